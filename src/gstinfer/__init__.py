@@ -1,0 +1,88 @@
+"""Any Python model as a GStreamer element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gstinfer.errors import (
+    ConfigError,
+    GstInferError,
+    HostError,
+    MissingDependencyError,
+    ModelError,
+    ModelLoadError,
+    PredictError,
+    PublishError,
+    ResultError,
+    UnknownNameError,
+)
+from gstinfer.frames import Frame, FrameBatch
+from gstinfer.geometry import ImageTransform
+from gstinfer.image import ColorInfo, Device, Image
+from gstinfer.model import Model, as_model
+from gstinfer.results import (
+    Attribute,
+    Classifications,
+    Detections,
+    FrameResults,
+    Mask,
+    SegmentationMap,
+    Tensors,
+    Text,
+)
+from gstinfer.settings import option
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attribute",
+    "Classifications",
+    "ColorInfo",
+    "ConfigError",
+    "Detections",
+    "Device",
+    "Frame",
+    "FrameBatch",
+    "FrameResults",
+    "GstInferError",
+    "HostError",
+    "Image",
+    "ImageTransform",
+    "Mask",
+    "MissingDependencyError",
+    "Model",
+    "ModelError",
+    "ModelLoadError",
+    "PredictError",
+    "PublishError",
+    "ResultError",
+    "SegmentationMap",
+    "Tensors",
+    "Text",
+    "UnknownNameError",
+    "as_model",
+    "option",
+    "read",
+    "register",
+]
+
+
+def register() -> None:
+    """Makes the elements known to this process, with no plugin loader and no registry; repeated calls do nothing."""
+    from gstinfer.elements import register as register_elements
+
+    register_elements()
+
+
+def read(buffer: Any) -> FrameResults | None:
+    """What our elements wrote on a buffer, in pixels of the frame that the buffer holds now.
+
+    Args:
+        buffer: A ``Gst.Buffer``, read in a pad probe or from an appsink's sample.
+
+    Returns:
+        None where the buffer carries none of our results.
+    """
+    from gstinfer.hosts import read as read_buffer
+
+    return read_buffer(buffer)

@@ -1,0 +1,1 @@
+"""A running job: sources, session and sinks."""

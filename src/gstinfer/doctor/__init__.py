@@ -1,0 +1,1 @@
+"""Explains what is wrong with an installation."""

@@ -1,0 +1,1 @@
+"""Codecs between FrameResults and GStreamer metadata, shared by the system and CUDA hosts."""

@@ -1,0 +1,168 @@
+"""Pixels of one picture: planes in memory, their format, colour description and device."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gstinfer.errors import ConfigError
+
+__all__ = ["FORMATS", "ColorInfo", "Device", "Image", "PixelFormat"]
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where pixels lie or a model runs: ``cpu`` or ``cuda:N``."""
+
+    kind: str = "cpu"
+    index: int = 0
+
+    @classmethod
+    def parse(cls, text: str | Device) -> Device:
+        """Reads ``"cpu"``, ``"cuda"`` or ``"cuda:N"``.
+
+        Raises:
+            ConfigError: The text names no device.
+        """
+        if isinstance(text, Device):
+            return text
+        match = re.fullmatch(r"(cpu|cuda)(?::(\d+))?", text.strip().lower())
+        if match is None or (match[1] == "cpu" and match[2]):
+            raise ConfigError(f"unknown device {text!r}", hint="use auto, cpu, cuda or cuda:N")
+        return cls(match[1], int(match[2] or 0))
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.kind == "cuda"
+
+    def __str__(self) -> str:
+        return f"cuda:{self.index}" if self.is_cuda else "cpu"
+
+
+@dataclass(frozen=True)
+class ColorInfo:
+    """Matrix and range of YUV pixels.
+
+    Attributes:
+        matrix: ``"bt601"``, ``"bt709"``, ``"bt2020"`` or ``"rgb"``.
+        full_range: True where luma and chroma use 0..255, False for 16..235 and 16..240.
+    """
+
+    matrix: str = "bt601"
+    full_range: bool = False
+
+
+@dataclass(frozen=True)
+class PixelFormat:
+    """Memory layout of a raw video format, by GStreamer's name.
+
+    Attributes:
+        name: GStreamer's name, such as ``"NV12"``.
+        kind: ``"packed"`` (one H x W x C plane), ``"gray"`` (H x W), ``"nv"`` (Y and interleaved chroma) or
+            ``"planar"`` (Y, U, V at half size).
+        order: For packed formats the channel letters in memory order; for chroma the order of U and V.
+    """
+
+    name: str
+    kind: str
+    order: str
+
+    @property
+    def is_yuv(self) -> bool:
+        return self.kind in ("nv", "planar")
+
+    def plane_shapes(self, width: int, height: int) -> list[tuple[int, ...]]:
+        """Shapes of the planes in pixels, chroma rounded up at odd sizes."""
+        half = ((height + 1) // 2, (width + 1) // 2)
+        if self.kind == "packed":
+            return [(height, width, len(self.order))]
+        if self.kind == "gray":
+            return [(height, width)]
+        if self.kind == "nv":
+            return [(height, width), (*half, 2)]
+        return [(height, width), half, half]
+
+
+FORMATS: dict[str, PixelFormat] = {
+    f.name: f
+    for f in (
+        PixelFormat("RGB", "packed", "RGB"),
+        PixelFormat("BGR", "packed", "BGR"),
+        PixelFormat("RGBA", "packed", "RGBA"),
+        PixelFormat("BGRA", "packed", "BGRA"),
+        PixelFormat("RGBx", "packed", "RGBx"),
+        PixelFormat("BGRx", "packed", "BGRx"),
+        PixelFormat("GRAY8", "gray", "Y"),
+        PixelFormat("NV12", "nv", "UV"),
+        PixelFormat("I420", "planar", "UV"),
+        PixelFormat("YV12", "planar", "VU"),
+    )
+}
+
+
+@dataclass
+class Image:
+    """One picture as planes of uint8, in place: nothing is copied to make one.
+
+    Attributes:
+        format: GStreamer's name of the layout, a key of ``FORMATS``.
+        planes: One array per plane, shaped as ``PixelFormat.plane_shapes`` says, with any row stride: NumPy views
+            on the CPU, objects with ``__cuda_array_interface__`` on a GPU.
+        width: Pixels.
+        height: Pixels.
+        color: Matrix and range; ignored for RGB formats.
+        device: Where the planes lie.
+    """
+
+    format: str
+    planes: tuple[Any, ...]
+    width: int
+    height: int
+    color: ColorInfo = field(default_factory=ColorInfo)
+    device: Device = field(default_factory=Device)
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise ConfigError(f"pixel format {self.format!r} is not supported", hint=f"use one of {', '.join(FORMATS)}")
+
+    @property
+    def layout(self) -> PixelFormat:
+        return FORMATS[self.format]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) in pixels."""
+        return self.width, self.height
+
+    @classmethod
+    def from_array(cls, array: Any, color: str = "rgb") -> Image:
+        """Wraps a uint8 array of H x W x 3, H x W x 4 or H x W.
+
+        Args:
+            array: The pixels; not copied.
+            color: Channel order, ``"rgb"`` or ``"bgr"``.
+
+        Raises:
+            ConfigError: Another dtype, shape or channel order.
+        """
+        array = np.asarray(array)
+        if array.dtype != np.uint8 or array.ndim not in (2, 3) or 0 in array.shape:
+            raise ConfigError(
+                f"a picture must be uint8 of H x W x 3, H x W x 4 or H x W, got {array.dtype} {array.shape}"
+            )
+        if array.ndim == 3 and array.shape[2] == 1:
+            array = array[..., 0]
+        height, width = array.shape[:2]
+        if array.ndim == 2:
+            return cls("GRAY8", (array,), width, height)
+        name = {("rgb", 3): "RGB", ("bgr", 3): "BGR", ("rgb", 4): "RGBA", ("bgr", 4): "BGRA"}.get(
+            (color.lower(), array.shape[2])
+        )
+        if name is None:
+            raise ConfigError(
+                f"a picture of {array.shape[2]} channels in {color!r} order is not supported", hint="use rgb or bgr"
+            )
+        return cls(name, (array,), width, height)

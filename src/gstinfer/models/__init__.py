@@ -1,0 +1,1 @@
+"""Runtimes, and the ready models that ship with the package."""

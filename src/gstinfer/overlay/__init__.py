@@ -1,0 +1,1 @@
+"""Draws results on pictures in place."""

@@ -1,0 +1,405 @@
+"""What a model says about a frame. Object facts are columns, under the field names that supervision made common.
+
+Boxes are float pixels of the frame, angles radians, times nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gstinfer.errors import ResultError
+from gstinfer.geometry import obb_hull
+
+__all__ = [
+    "Attribute",
+    "Classifications",
+    "Detections",
+    "FrameResults",
+    "Mask",
+    "Result",
+    "SegmentationMap",
+    "Tensors",
+    "Text",
+]
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A classifier's word about one object, or about the frame.
+
+    Attributes:
+        label: Name of the class; the number as text where none is known.
+        class_id: Index of the class.
+        confidence: 0..1.
+        component_id: unique-id of the element that wrote it.
+    """
+
+    label: str
+    class_id: int
+    confidence: float
+    component_id: int = 0
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A boolean bitmap in frame pixels, placed at an integer origin; nothing is set outside of it.
+
+    Attributes:
+        x: Left column of the bitmap in the frame.
+        y: Top row of the bitmap in the frame.
+        bitmap: bool ``[h,w]``.
+    """
+
+    x: int
+    y: int
+    bitmap: NDArray[np.bool_]
+
+    def to_frame(self, width: int, height: int) -> NDArray[np.bool_]:
+        """The whole frame as bool ``[height,width]``."""
+        out = np.zeros((height, width), bool)
+        h, w = self.bitmap.shape
+        x1, y1, x2, y2 = max(0, self.x), max(0, self.y), min(width, self.x + w), min(height, self.y + h)
+        if x2 > x1 and y2 > y1:
+            out[y1:y2, x1:x2] = self.bitmap[y1 - self.y : y2 - self.y, x1 - self.x : x2 - self.x]
+        return out
+
+    def rle(self, width: int, height: int) -> dict[str, Any]:
+        """COCO's uncompressed run-length code of the whole frame: column-major counts, zeros first."""
+        flat = self.to_frame(width, height).ravel(order="F")
+        edges = np.flatnonzero(np.diff(flat)) + 1
+        counts = np.diff(np.concatenate([[0], edges, [flat.size]])).tolist()
+        if flat.size and flat[0]:
+            counts.insert(0, 0)
+        return {"size": [height, width], "counts": counts}
+
+    @classmethod
+    def from_frame(cls, mask: NDArray[Any], box: Sequence[float] | None = None) -> Mask:
+        """Cuts a whole-frame mask ``[H,W]`` to a box (x1,y1,x2,y2), or to what is set."""
+        mask = np.asarray(mask, bool)
+        if box is None:
+            rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
+            if not rows.size:
+                return cls(0, 0, np.zeros((0, 0), bool))
+            x1, y1, x2, y2 = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+        else:
+            x1, y1 = max(0, int(np.floor(box[0]))), max(0, int(np.floor(box[1])))
+            x2, y2 = max(x1, int(np.ceil(box[2]))), max(y1, int(np.ceil(box[3])))
+        return cls(int(x1), int(y1), mask[y1:y2, x1:x2].copy())
+
+
+def _column(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    try:
+        array = np.asarray(value, dtype)
+    except (TypeError, ValueError) as error:
+        raise ResultError(f"Detections.{name} cannot be read as {np.dtype(dtype).name}: {error}") from error
+    if array.size == 0:
+        array = array.reshape([0 if d is None else d for d in shape])
+    if array.ndim != len(shape) or any(d is not None and d != got for d, got in zip(shape, array.shape)):
+        want = "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
+        raise ResultError(f"Detections.{name} must have shape {want}, got {list(array.shape)}")
+    return array
+
+
+@dataclass
+class Detections:
+    """Objects of one frame, one row each in every column.
+
+    Attributes:
+        xyxy: float32 ``[N,4]`` (x1,y1,x2,y2) in frame pixels; for rotated boxes their upright hull.
+        confidence: float32 ``[N]``, 0..1; ones when not given.
+        class_id: int32 ``[N]``; zeros when not given.
+        tracker_id: int64 ``[N]``, -1 where untracked, or None when no tracker ran.
+        label: N names; filled from the model's labels, else the number as text.
+        component_id: int32 ``[N]``, unique-id of the element that found the object.
+        mask: N ``Mask`` or None.
+        obb: float32 ``[N,5]`` (cx, cy, w, h, angle in radians) or None.
+        keypoints: float32 ``[N,K,3]`` (x, y, score) or None; a score below 0 means absent.
+        attributes: N tuples of ``Attribute`` or None.
+        data: Further columns of N rows each: arrays or lists.
+    """
+
+    xyxy: NDArray[np.float32]
+    confidence: NDArray[np.float32] | None = None  # type: ignore[assignment]
+    class_id: NDArray[np.int32] | None = None  # type: ignore[assignment]
+    tracker_id: NDArray[np.int64] | None = None
+    label: list[str] | None = None
+    component_id: NDArray[np.int32] | None = None  # type: ignore[assignment]
+    mask: list[Mask] | None = None
+    obb: NDArray[np.float32] | None = None
+    keypoints: NDArray[np.float32] | None = None
+    attributes: list[tuple[Attribute, ...]] | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.xyxy is None and self.obb is not None:
+            self.xyxy = obb_hull(self.obb)
+        self.xyxy = _column("xyxy", self.xyxy, np.float32, (None, 4))
+        n = len(self.xyxy)
+        ones, zeros = np.ones(n, np.float32), np.zeros(n, np.int32)
+        self.confidence = _column("confidence", ones if self.confidence is None else self.confidence, np.float32, (n,))
+        self.class_id = _column("class_id", zeros if self.class_id is None else self.class_id, np.int32, (n,))
+        component = zeros if self.component_id is None else self.component_id
+        self.component_id = _column("component_id", component, np.int32, (n,))
+        if self.tracker_id is not None:
+            self.tracker_id = _column("tracker_id", self.tracker_id, np.int64, (n,))
+        if self.obb is not None:
+            self.obb = _column("obb", self.obb, np.float32, (n, 5))
+        if self.keypoints is not None:
+            self.keypoints = _column("keypoints", self.keypoints, np.float32, (n, None, 3))
+        if isinstance(self.mask, np.ndarray):
+            if self.mask.shape[:1] != (n,) or self.mask.ndim != 3:
+                raise ResultError(f"Detections.mask must have shape [{n},H,W], got {list(self.mask.shape)}")
+            self.mask = [Mask.from_frame(m, b) for m, b in zip(self.mask, self.xyxy)]
+        for name in ("label", "mask", "attributes"):
+            value = getattr(self, name)
+            if value is not None and len(value) != n:
+                raise ResultError(f"Detections.{name} must have {n} entries, got {len(value)}")
+        if self.label is not None:
+            self.label = [str(text) for text in self.label]
+        for name, value in self.data.items():
+            if len(value) != n:
+                raise ResultError(f"Detections.data[{name!r}] must have {n} rows, got {len(value)}")
+
+    @classmethod
+    def empty(cls) -> Detections:
+        """Nothing found."""
+        return cls(np.zeros((0, 4), np.float32))
+
+    def __len__(self) -> int:
+        return len(self.xyxy)
+
+    def __getitem__(self, index: Any) -> Detections:
+        """The rows of an index array, a boolean mask, a slice or one integer, in every column."""
+        if isinstance(index, (int, np.integer)):
+            index = [int(index)]
+        rows = np.arange(len(self))[index]
+        picked: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if item.name == "data":
+                picked["data"] = {key: _rows(column, rows) for key, column in value.items()}
+            else:
+                picked[item.name] = None if value is None else _rows(value, rows)
+        return Detections(**picked)
+
+    def named(self, labels: Sequence[str] | Mapping[int, str] | None) -> Detections:
+        """The same objects with ``label`` filled from class names; the number as text where none is known."""
+        if self.label is not None:
+            return self
+        return replace(self, label=[_name(labels, int(c)) for c in self.class_id])
+
+    @classmethod
+    def merge(cls, parts: Sequence[Detections]) -> Detections:
+        """All rows of several detections, in order; columns that only some have are filled with their neutral value."""
+        parts = [p for p in parts if len(p)]
+        if not parts:
+            return cls.empty()
+        if len(parts) == 1:
+            return parts[0]
+        merged: dict[str, Any] = {
+            name: np.concatenate([getattr(p, name) for p in parts])
+            for name in ("xyxy", "confidence", "class_id", "component_id")
+        }
+        if any(p.tracker_id is not None for p in parts):
+            merged["tracker_id"] = np.concatenate(
+                [np.full(len(p), -1) if p.tracker_id is None else p.tracker_id for p in parts]
+            )
+        if any(p.label is not None for p in parts):
+            merged["label"] = [text for p in parts for text in (p.named(None).label or [])]
+        if any(p.mask is not None for p in parts):
+            none = Mask(0, 0, np.zeros((0, 0), bool))
+            merged["mask"] = [m for p in parts for m in (p.mask or [none] * len(p))]
+        if any(p.attributes is not None for p in parts):
+            merged["attributes"] = [a for p in parts for a in (p.attributes or [()] * len(p))]
+        if any(p.obb is not None for p in parts):
+            merged["obb"] = np.concatenate([_upright(p.xyxy) if p.obb is None else p.obb for p in parts])
+        if any(p.keypoints is not None for p in parts):
+            count = max(p.keypoints.shape[1] for p in parts if p.keypoints is not None)
+            merged["keypoints"] = np.concatenate([_padded_keypoints(p, count) for p in parts])
+        keys = {key for p in parts for key in p.data}
+        merged["data"] = {k: [v for p in parts for v in p.data.get(k, [None] * len(p))] for k in sorted(keys)}
+        return cls(**merged)
+
+
+def _rows(column: Any, rows: NDArray[np.int64]) -> Any:
+    return column[rows] if isinstance(column, np.ndarray) else [column[i] for i in rows]
+
+
+def _name(labels: Sequence[str] | Mapping[int, str] | None, class_id: int) -> str:
+    if isinstance(labels, Mapping):
+        return str(labels.get(class_id, class_id))
+    return str(labels[class_id]) if labels is not None and 0 <= class_id < len(labels) else str(class_id)
+
+
+def _upright(xyxy: NDArray[np.float32]) -> NDArray[np.float32]:
+    size = xyxy[:, 2:] - xyxy[:, :2]
+    return np.concatenate([xyxy[:, :2] + size / 2, size, np.zeros((len(xyxy), 1), np.float32)], 1)
+
+
+def _padded_keypoints(part: Detections, count: int) -> NDArray[np.float32]:
+    out = np.zeros((len(part), count, 3), np.float32)
+    out[..., 2] = -1
+    if part.keypoints is not None:
+        out[:, : part.keypoints.shape[1]] = part.keypoints
+    return out
+
+
+@dataclass
+class Classifications:
+    """Classes of a whole frame, best first.
+
+    Attributes:
+        class_id: int32 ``[M]``.
+        confidence: float32 ``[M]``.
+        label: M names; the number as text where none is known.
+        component_id: unique-id of the element that wrote them.
+    """
+
+    class_id: NDArray[np.int32]
+    confidence: NDArray[np.float32]
+    label: list[str] | None = None
+    component_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.class_id = np.atleast_1d(np.asarray(self.class_id, np.int32))
+        self.confidence = np.atleast_1d(np.asarray(self.confidence, np.float32))
+        if self.class_id.shape != self.confidence.shape or self.class_id.ndim != 1:
+            raise ResultError(
+                f"Classifications need as many confidences as class ids, "
+                f"got {list(self.class_id.shape)} ids and {list(self.confidence.shape)} confidences"
+            )
+        if self.label is not None and len(self.label) != len(self.class_id):
+            raise ResultError(f"Classifications.label must have {len(self.class_id)} entries, got {len(self.label)}")
+
+    def __len__(self) -> int:
+        return len(self.class_id)
+
+    def named(self, labels: Sequence[str] | Mapping[int, str] | None) -> Classifications:
+        """The same classes with ``label`` filled from class names."""
+        if self.label is not None:
+            return self
+        return replace(self, label=[_name(labels, int(c)) for c in self.class_id])
+
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The classes as attributes of an object."""
+        named = self.named(None)
+        return tuple(
+            Attribute(label, int(c), float(p), self.component_id)
+            for label, c, p in zip(named.label or [], self.class_id, self.confidence)
+        )
+
+
+@dataclass
+class SegmentationMap:
+    """A class for every pixel.
+
+    Attributes:
+        class_map: int32 ``[h,w]``, spanning the whole frame at any resolution; -1 where no class.
+        label: Names by class, or None.
+        confidence: float32 ``[h,w]`` or None.
+        component_id: unique-id of the element that wrote it.
+    """
+
+    class_map: NDArray[np.int32]
+    label: list[str] | None = None
+    confidence: NDArray[np.float32] | None = None
+    component_id: int = 0
+
+    def __post_init__(self) -> None:
+        self.class_map = np.asarray(self.class_map, np.int32)
+        if self.class_map.ndim != 2:
+            raise ResultError(f"SegmentationMap.class_map must have shape [h,w], got {list(self.class_map.shape)}")
+
+
+@dataclass
+class Text:
+    """Words about a frame or a span of frames.
+
+    Attributes:
+        text: The words.
+        data: Structured answer, or None.
+        start: First PTS it speaks of, ns, or None.
+        end: Last PTS it speaks of, ns, or None.
+        prompt_id: Which prompt was answered.
+        model: Who answered.
+        tokens: Tokens of the answer, or None.
+        latency: ns from question to answer, or None.
+        finish_reason: As the backend named it.
+        component_id: unique-id of the element that wrote it.
+    """
+
+    text: str
+    data: Any = None
+    start: int | None = None
+    end: int | None = None
+    prompt_id: str = ""
+    model: str = ""
+    tokens: int | None = None
+    latency: int | None = None
+    finish_reason: str = ""
+    component_id: int = 0
+
+
+@dataclass
+class Tensors:
+    """Raw outputs of a network for one frame, without the batch axis.
+
+    Attributes:
+        outputs: Arrays by name.
+        component_id: unique-id of the element that wrote them.
+    """
+
+    outputs: dict[str, NDArray[Any]]
+    component_id: int = 0
+
+
+Result = Detections | Classifications | SegmentationMap | Text | Tensors
+"""What a model may return for one frame, next to None (nothing found) and a tuple of these."""
+
+
+@dataclass
+class FrameResults:
+    """Everything known about one frame so far; what travels with the buffer.
+
+    Attributes:
+        model: Spec of the model that ran last on whole frames, or empty.
+        inferred: False where inference was skipped for this frame, None where no inference element saw it.
+        detections: All objects, or None when no detector ran.
+        classifications: Frame-level classes of all classifiers.
+        segmentation: Class map, or None.
+        texts: Texts that speak of this frame.
+        tensors: Raw outputs asked for.
+    """
+
+    model: str = ""
+    inferred: bool | None = None
+    detections: Detections | None = None
+    classifications: list[Classifications] = field(default_factory=list)
+    segmentation: SegmentationMap | None = None
+    texts: list[Text] = field(default_factory=list)
+    tensors: list[Tensors] = field(default_factory=list)
+
+    def add(self, result: Result | tuple[Result, ...] | None) -> None:
+        """Adds what one model said; detections join those that are there."""
+        if result is None:
+            return
+        if isinstance(result, tuple):
+            for part in result:
+                self.add(part)
+        elif isinstance(result, Detections):
+            self.detections = result if self.detections is None else Detections.merge([self.detections, result])
+        elif isinstance(result, Classifications):
+            self.classifications.append(result)
+        elif isinstance(result, SegmentationMap):
+            self.segmentation = result
+        elif isinstance(result, Text):
+            self.texts.append(result)
+        elif isinstance(result, Tensors):
+            self.tensors.append(result)
+        else:
+            raise ResultError(f"a result of type {type(result).__name__} is not supported")

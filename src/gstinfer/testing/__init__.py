@@ -1,0 +1,1 @@
+"""Helpers for tests of elements, models, trackers and publishers."""
