@@ -15,7 +15,11 @@ from gstinfer.image import Device, Image
 from gstinfer.preprocess import Preprocessing, prepare, to_array
 from gstinfer.results import FrameResults
 
-__all__ = ["Flushed", "Frame", "FrameBatch"]
+__all__ = ["DropFrame", "Flushed", "Frame", "FrameBatch"]
+
+
+class DropFrame(Exception):
+    """The batch is to be left out of the stream; no error."""
 
 
 class Flushed(Exception):

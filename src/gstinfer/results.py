@@ -70,11 +70,20 @@ class Mask:
 
     def rle(self, width: int, height: int) -> dict[str, Any]:
         """COCO's uncompressed run-length code of the whole frame: column-major counts, zeros first."""
-        flat = self.to_frame(width, height).ravel(order="F")
-        edges = np.flatnonzero(np.diff(flat)) + 1
-        counts = np.diff(np.concatenate([[0], edges, [flat.size]])).tolist()
-        if flat.size and flat[0]:
-            counts.insert(0, 0)
+        x1, y1 = max(0, self.x), max(0, self.y)
+        part = self.bitmap[y1 - self.y : max(0, height - self.y), x1 - self.x : max(0, width - self.x)]
+        columns, rows = np.nonzero(part.T)
+        # Only set pixels are walked: a run begins and ends where their column-major index jumps.
+        index = (columns + x1) * height + rows + y1
+        jumps = np.flatnonzero(np.diff(index) != 1)
+        if index.size:
+            starts, ends = index[np.concatenate([[0], jumps + 1])], index[np.concatenate([jumps, [-1]])] + 1
+            edges = np.stack([starts, ends], 1).ravel()
+        else:
+            edges = index
+        counts = np.diff(np.concatenate([[0], edges, [width * height]])).tolist()
+        if len(counts) > 1 and counts[-1] == 0:
+            counts.pop()
         return {"size": [height, width], "counts": counts}
 
     @classmethod
@@ -374,6 +383,7 @@ class FrameResults:
         segmentation: Class map, or None.
         texts: Texts that speak of this frame.
         tensors: Raw outputs asked for.
+        stream_id: Name of the stream as the inference element knew it, for elements behind it.
     """
 
     model: str = ""
@@ -383,6 +393,7 @@ class FrameResults:
     segmentation: SegmentationMap | None = None
     texts: list[Text] = field(default_factory=list)
     tensors: list[Tensors] = field(default_factory=list)
+    stream_id: str = ""
 
     def add(self, result: Result | tuple[Result, ...] | None) -> None:
         """Adds what one model said; detections join those that are there."""

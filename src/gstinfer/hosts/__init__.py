@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from gstinfer.frames import FrameBatch
 from gstinfer.results import FrameResults
 
-__all__ = ["Host", "HostStream", "read", "select"]
+__all__ = ["CAPS", "Host", "HostStream", "caps_of", "read", "select"]
 
 
 class HostStream(Protocol):
@@ -73,3 +73,20 @@ def read(buffer: Any) -> FrameResults | None:
     from gstinfer.hosts.metas import carrier
 
     return carrier.read(buffer)
+
+
+SYSTEM_FORMATS = "{ RGB, BGR, RGBA, BGRA, RGBx, BGRx, NV12, I420, YV12, GRAY8 }"
+CUDA_FORMATS = "{ NV12, P010_10LE, RGBA, BGRA, RGBx, BGRx, RGB, BGR }"
+NVMM_FORMATS = "{ NV12, RGBA, RGB }"
+RANGES = "width=[1,2147483647], height=[1,2147483647], framerate=[0/1,2147483647/1]"
+CAPS = {
+    "system": f"video/x-raw, format={SYSTEM_FORMATS}, {RANGES}",
+    "cuda": f"video/x-raw(memory:CUDAMemory), format={CUDA_FORMATS}, {RANGES}",
+    "deepstream": f"video/x-raw(memory:NVMM), format={NVMM_FORMATS}, {RANGES}",
+}
+"""Host -> the caps it takes."""
+
+
+def caps_of(*hosts: str) -> str:
+    """Caps string of several hosts, in order of preference."""
+    return "; ".join(CAPS[host] for host in hosts)

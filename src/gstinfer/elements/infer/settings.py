@@ -1,0 +1,88 @@
+"""The properties of pyinfer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gstinfer.errors import ConfigError
+from gstinfer.settings import Settings, option
+
+__all__ = ["MODEL_SETTINGS", "InferSettings"]
+
+
+def _ids(text: Any) -> str:
+    """Class ids as nvinfer writes them: ``0:2:3`` or ``0;2;3``; commas too."""
+    text = str(text).strip()
+    for part in filter(None, text.replace(";", ":").replace(",", ":").split(":")):
+        if not part.strip().lstrip("-").isdigit():
+            raise ConfigError(f"{text!r} is not a list of class ids", hint="write them as 0;2;3")
+    return text
+
+
+class InferSettings(Settings):
+    """Properties of pyinfer; names and defaults are nvinfer's where it has them."""
+
+    model = option(
+        str, "", "Model: a ready one (nanodet-coco), a file (yolo.onnx), module:Name or file.py:Name", mutable=True
+    )
+    model_args = option(str, "", "Keyword arguments for the model: key=value, key=value")
+    device = option(str, "auto", "Where the model runs: auto (where the frames are), cpu, cuda or cuda:N")
+    batch_size = option(int, 0, "Most frames in one batch; 0 for one of each stream", minimum=0, maximum=1024)
+    batch_timeout = option(int, 10_000, "Microseconds an open batch waits after the model became free", minimum=0)
+    model_instance_id = option(str, "", "Elements with the same id share one model and its batches")
+    confidence_threshold = option(
+        float, None, "Least confidence of an object; -1 for the model's own", minimum=0, maximum=1, unset=-1.0, mutable=True
+    )
+    iou_threshold = option(
+        float, None, "Overlap above which the weaker box goes; -1 for the model's own", minimum=0, maximum=1, unset=-1.0,
+        mutable=True,
+    )
+    labels = option(str, "", "Class names: a file with one per line, or a,b,c", mutable=True)
+    head = option(str, "auto", "How the outputs are decoded; auto decides by metadata, names and shapes or refuses")
+    layout = option(
+        str, "auto", "Axis of the channels in the outputs", choices=("auto", "channels-first", "channels-last")
+    )
+    input_size = option(str, "", "Input size as WIDTHxHEIGHT or one number; empty for the model's own")
+    resize = option(
+        str, "", "How a frame becomes the input; empty for the model's own",
+        choices=("", "letterbox", "letterbox-topleft", "stretch"),
+    )
+    pad_value = option(
+        int, None, "Grey level of the padding; -1 for the model's own", minimum=0, maximum=255, unset=-1
+    )
+    color = option(str, "", "Channel order of the input; empty for the model's own", choices=("", "rgb", "bgr", "gray"))
+    scale = option(float, None, "Factor on 0..255 pixels; -1 for the model's own", minimum=0, unset=-1.0)
+    mean = option(str, "", "Subtracted after scaling: one value or one per channel, a,b,c")
+    std = option(str, "", "Divided by after that: one value or one per channel, a,b,c")
+    preprocess = option(
+        str, "", "fast resizes first, exact converts colour first; empty for fast", choices=("", "fast", "exact")
+    )
+    interval = option(int, 0, "Batches skipped after each one that is inferred", minimum=0)
+    unique_id = option(int, 15, "Number of this element in the metadata", minimum=1)
+    process_mode = option(int, 1, "1 for whole frames, 2 for objects", minimum=1, maximum=2)
+    infer_on_gie_id = option(int, -1, "Objects of this element only; -1 for all (process-mode 2)", minimum=-1)
+    infer_on_class_ids = option(str, "", "Objects of these classes only, as 0:2:3 (process-mode 2)", check=_ids)
+    filter_out_class_ids = option(str, "", "Classes that are left out, as 0;2;3", check=_ids)
+    stream_id = option(str, "", "Name of the stream; empty for the id of its STREAM_START")
+    on_error = option(
+        str, "stop", "When the model fails on a frame: stop, pass it on uninferred, or drop it",
+        choices=("stop", "pass", "drop"),
+    )
+
+
+MODEL_SETTINGS = (
+    "confidence_threshold",
+    "iou_threshold",
+    "labels",
+    "head",
+    "layout",
+    "input_size",
+    "resize",
+    "pad_value",
+    "color",
+    "scale",
+    "mean",
+    "std",
+    "preprocess",
+)
+"""Settings that are handed to the model when they are set."""

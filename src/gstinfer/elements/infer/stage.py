@@ -1,0 +1,237 @@
+"""Inference as a stage: frames go to the runner, results come back onto the frames."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gstinfer.elements.infer.settings import MODEL_SETTINGS, InferSettings
+from gstinfer.errors import ConfigError, ModelError
+from gstinfer.frames import DropFrame, FrameBatch
+from gstinfer.image import Device
+from gstinfer.labels import parse_labels
+from gstinfer.model import LoadedModel, Model, ModelSpec
+from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
+from gstinfer.runner import Lane, ModelRunner, RunnerConfig, release, share
+
+__all__ = ["InferStage", "build_model"]
+
+log = logging.getLogger(__name__)
+
+
+def build_model(settings: InferSettings, arguments: Mapping[str, Any]) -> LoadedModel:
+    """The model that settings name, not yet loaded.
+
+    Settings such as ``head`` go to models that know them. Any model takes ``labels`` and ``confidence-threshold``; a setting
+    that a custom model cannot honour is refused.
+
+    Raises:
+        ConfigError, ModelLoadError: It cannot be found or made, or a setting does not fit it.
+    """
+    spec = ModelSpec.parse(settings.model)
+    wanted = {
+        name: value
+        for name in MODEL_SETTINGS
+        if (value := getattr(settings, name)) not in (None, "", "auto") and name not in arguments
+    }
+    labels, confidence = None, None
+    if spec.kind == "python":
+        model = spec.build(**arguments)
+        known = model.options() if isinstance(model, Model) else {}
+        if "labels" in wanted and "labels" not in known:
+            labels = parse_labels(wanted.pop("labels"))
+        if "confidence_threshold" in wanted and "confidence_threshold" not in known:
+            confidence = wanted.pop("confidence_threshold")
+        for name in wanted:
+            if name not in known:
+                raise ConfigError(
+                    f"{name.replace('_', '-')} does not apply to the custom model {spec.text}",
+                    hint="it prepares and decodes by itself; remove the property, or give the model an option of that name",
+                )
+        model.update(wanted)
+    else:
+        model = spec.build(**{**wanted, **arguments})
+    return LoadedModel(model, spec.text, labels=labels, confidence=confidence)
+
+
+def _class_ids(text: str) -> np.ndarray[Any, Any]:
+    parts = text.replace(";", ":").replace(",", ":").split(":")
+    return np.array([int(part) for part in parts if part.strip()], np.int32)
+
+
+class InferStage:
+    """Runs a model on whole frames.
+
+    Args:
+        settings: Checked properties.
+        arguments: ``model-args`` as keyword arguments.
+        notify: Called with an error that the stage survived, from the streaming thread.
+    """
+
+    def __init__(
+        self,
+        settings: InferSettings,
+        arguments: Mapping[str, Any] | None = None,
+        notify: Callable[[BaseException], None] | None = None,
+    ) -> None:
+        self.settings, self.arguments = settings, dict(arguments or {})
+        self.notify = notify or (lambda error: log.warning("%s", error))
+        self.runner: ModelRunner | None = None
+        self.lane: Lane | None = None
+        self.counts: Counter[str] = Counter()
+        self._batches = 0
+        self._excluded = _class_ids(settings.filter_out_class_ids)
+        self._refuse()
+
+    def _refuse(self) -> None:
+        settings = self.settings
+        if settings.process_mode == 2:
+            raise ConfigError("process-mode=2 (inference on objects) is not there yet", hint="use process-mode=1")
+        for name in ("infer_on_gie_id", "infer_on_class_ids"):
+            if getattr(settings, name) not in (-1, ""):
+                raise ConfigError(f"{name.replace('_', '-')} chooses objects, which needs process-mode=2")
+
+    def start(self) -> None:
+        """Loads the model, unless the device waits for the caps (``device=auto`` where a GPU may be)."""
+        ModelSpec.parse(self.settings.model)
+        if self.settings.device != "auto":
+            self.open(Device.parse(self.settings.device))
+
+    def open(self, device: Device) -> None:
+        """Loads the model on a device, once."""
+        if self.runner is not None:
+            return
+        settings = self.settings
+        arguments = ", ".join(f"{k}={v!r}" for k, v in sorted(self.arguments.items()))
+        chosen = ", ".join(f"{n}={v!r}" for n in MODEL_SETTINGS if (v := getattr(settings, n)) not in (None, "", "auto"))
+        config = RunnerConfig(
+            settings.model,
+            device,
+            settings.batch_size,
+            settings.batch_timeout / 1e6,
+            arguments="; ".join(filter(None, (arguments, chosen))),
+        )
+
+        def load() -> LoadedModel:
+            loaded = build_model(settings, self.arguments)
+            loaded.load(device)
+            return loaded
+
+        self.runner = share(settings.model_instance_id, config, load)
+        self.lane = self.runner.attach()
+
+    def process(self, batch: FrameBatch) -> None:
+        if self.lane is None:
+            self.open(batch.device)
+        assert self.lane is not None
+        self._batches += 1
+        if self.settings.interval and (self._batches - 1) % (self.settings.interval + 1):
+            self.counts["skipped"] += len(batch)
+            self._pass(batch)
+            return
+        try:
+            results = self.lane.submit(batch.frames).result()
+        except ModelError as error:
+            self._failed(batch, error)
+            return
+        for frame, result in zip(batch, results):
+            frame.results = self._annotated(frame.results, frame.stream_id, result)
+        self.counts["inferred"] += len(batch)
+
+    def _failed(self, batch: FrameBatch, error: ModelError) -> None:
+        policy = self.settings.on_error
+        if policy == "stop":
+            raise error
+        self.counts["errors"] += 1
+        self.notify(error)
+        if policy == "drop":
+            self.counts["dropped"] += len(batch)
+            raise DropFrame
+        self._pass(batch)
+
+    def _pass(self, batch: FrameBatch) -> None:
+        for frame in batch:
+            frame.results = replace(
+                frame.results, inferred=False, model=self.settings.model, stream_id=frame.stream_id
+            )
+
+    def _annotated(self, before: FrameResults, stream_id: str, results: tuple[Result, ...]) -> FrameResults:
+        now = FrameResults(
+            self.settings.model,
+            True,
+            before.detections,
+            list(before.classifications),
+            before.segmentation,
+            list(before.texts),
+            list(before.tensors),
+            stream_id,
+        )
+        for result in results or (Detections.empty(),):
+            now.add(self._signed(result))
+        return now
+
+    def _signed(self, result: Result) -> Result:
+        own = self.settings.unique_id
+        if isinstance(result, Detections):
+            if self._excluded.size:
+                result = result[~np.isin(result.class_id, self._excluded)]
+            return replace(result, component_id=np.full(len(result), own, np.int32))
+        if isinstance(result, (Classifications, SegmentationMap, Text, Tensors)):
+            return replace(result, component_id=own)
+        return result
+
+    def change(self, name: str, value: Any) -> None:
+        """A threshold or the labels changed while frames pass; takes effect from the next batch on.
+
+        Raises:
+            ConfigError: The model cannot take it.
+        """
+        loaded = self.runner.model if self.runner is not None else None
+        if loaded is None:
+            return
+        known = loaded.model.options()
+        if name in known:
+            setattr(loaded.model, name, value)
+            if name == "labels":
+                loaded.labels = loaded.model.labels
+        elif name == "labels":
+            loaded.labels = parse_labels(value)
+        elif name == "confidence_threshold":
+            loaded.confidence = value
+        else:
+            raise ConfigError(f"{name.replace('_', '-')} does not apply to {loaded.text}")
+
+    def reset(self, stream_id: str) -> None:
+        if self.lane is not None:
+            self.lane.idle()
+
+    def idle(self) -> None:
+        """The stream has nothing for now; other streams do not wait for it."""
+        if self.lane is not None:
+            self.lane.idle()
+
+    def interrupt(self) -> None:
+        if self.lane is not None:
+            self.lane.flush()
+
+    def stop(self) -> None:
+        lane, self.lane = self.lane, None
+        runner, self.runner = self.runner, None
+        if lane is not None:
+            lane.close()
+        if runner is not None:
+            release(self.settings.model_instance_id, runner)
+
+    def stats(self) -> dict[str, Any]:
+        """Counts of frames by fate, of dropped objects by reason, and seconds by step."""
+        found: dict[str, Any] = {key: self.counts[key] for key in ("inferred", "skipped", "errors", "dropped")}
+        if self.runner is not None:
+            found.update(self.runner.stats())
+            if self.runner.model is not None:
+                found.update({f"objects-{k}": v for k, v in self.runner.model.dropped.items()})
+        return found

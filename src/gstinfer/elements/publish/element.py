@@ -1,0 +1,39 @@
+"""pypublish: sends one message per frame and passes every buffer through.
+
+Example::
+
+    gst-launch-1.0 -q videotestsrc num-buffers=30 ! pyinfer model=nanodet-coco ! pypublish url=stdout: ! fakesink
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gstinfer.elements.base import BatchElement, gproperties
+from gstinfer.elements.compat import GObject, Gst
+from gstinfer.elements.publish.stage import PublishSettings, PublishStage
+
+__all__ = ["PyPublish"]
+
+
+class PyPublish(BatchElement):
+    __gtype_name__ = "GstInferPyPublish"
+    settings_class = PublishSettings
+    options = PublishSettings.options()
+    writes_results = False
+    metadata = (
+        "Result publisher",
+        "Filter/Analyzer/Video",
+        "Publishes the results of every frame as a JSON message",
+        "gstinfer",
+    )
+    __gproperties__ = {
+        **gproperties(options),
+        "stats": (Gst.Structure, "Statistics", "Counters", GObject.ParamFlags.READABLE),
+    }
+
+    def make_stage(self, settings: Any) -> PublishStage:
+        return PublishStage(settings)
+
+
+PyPublish.declare()

@@ -1,0 +1,363 @@
+"""One model, any number of streams: frames of all of them share batches.
+
+A streaming thread submits its frames and waits for its ticket. One worker thread owns the model. A batch closes when every
+active lane has a frame waiting, at ``batch_size``, or ``batch_timeout`` after the model became free; a lane that had nothing
+when a batch timed out stops counting as active until its next frame.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gstinfer.errors import ConfigError, GstInferError, PredictError
+from gstinfer.frames import Flushed, Frame, FrameBatch
+from gstinfer.image import Device
+from gstinfer.model import LoadedModel
+from gstinfer.results import Result
+
+__all__ = ["Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RunnerConfig:
+    """What makes two users of one runner agree.
+
+    Attributes:
+        spec: The model's spec, for messages.
+        device: Where it runs.
+        batch_size: Most frames a batch; 0 for as many as there are lanes, within the model's own limit.
+        batch_timeout: Seconds that an open batch waits after the model became free.
+        scheduling: ``"fair"`` (one frame of each lane in turn), ``"latency"`` (never waits) or ``"throughput"`` (waits
+            for full batches up to the timeout, also with few active lanes).
+        arguments: The model's settings as text, so that two users of one key can be compared.
+    """
+
+    spec: str
+    device: Device = field(default_factory=Device)
+    batch_size: int = 0
+    batch_timeout: float = 0.01
+    scheduling: str = "fair"
+    arguments: str = ""
+
+
+class Ticket:
+    """Frames of one lane on their way through the model."""
+
+    __slots__ = ("_done", "error", "frames", "lane", "pending", "results", "submitted", "waited")
+
+    def __init__(self, lane: Lane, frames: Sequence[Frame]) -> None:
+        self.lane, self.frames = lane, tuple(frames)
+        self.results: list[tuple[Result, ...]] = [()] * len(self.frames)
+        self.pending = len(self.frames)
+        self.error: BaseException | None = None
+        self.submitted = time.monotonic()
+        self.waited = 0.0
+        self._done = threading.Lock()
+        self._done.acquire()
+
+    @property
+    def done(self) -> bool:
+        return self.pending <= 0
+
+    def result(self) -> list[tuple[Result, ...]]:
+        """Waits, then gives one tuple of results per frame.
+
+        Raises:
+            Flushed: The lane was flushed or detached.
+            ModelError: The model failed; all frames of the batch get the same error.
+        """
+        with self._done:
+            pass
+        # The lock is taken and given back, so that a second reader passes as well.
+        if self.error is not None:
+            raise self.error
+        return self.results
+
+    def _deliver(self, index: int, result: tuple[Result, ...]) -> None:
+        self.results[index] = result
+        self.pending -= 1
+        if self.pending == 0:
+            self._done.release()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.pending > 0:
+            self.error, self.pending = error, 0
+            self._done.release()
+
+
+class Lane:
+    """One user of a runner: usually one element on one stream."""
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self.runner = runner
+        self.active = False
+        self.waiting: deque[tuple[Ticket, int]] = deque()
+
+    def submit(self, frames: Sequence[Frame]) -> Ticket:
+        """Queues frames; their pictures must stay valid until the ticket is done."""
+        return self.runner._submit(self, frames)
+
+    def idle(self) -> None:
+        """The lane has nothing for now (EOS, gap, pause): others do not wait for it."""
+        self.runner._release(self, flush=False)
+
+    def flush(self) -> None:
+        """Drops what waits: tickets raise ``Flushed``."""
+        self.runner._release(self, flush=True)
+
+    def close(self) -> None:
+        """Flushes and leaves the runner."""
+        self.runner._detach(self)
+
+
+class ModelRunner:
+    """Owns one model and the thread that runs it.
+
+    Args:
+        load: Makes and loads the model; called on the thread that starts the runner. Raises ModelLoadError.
+        config: See ``RunnerConfig``.
+    """
+
+    def __init__(self, load: Callable[[], LoadedModel], config: RunnerConfig) -> None:
+        self.config = config
+        self._load = load
+        self._condition = threading.Condition()
+        self._lanes: list[Lane] = []
+        self._turn = 0
+        self._model: LoadedModel | None = None
+        self._worker: threading.Thread | None = None
+        self._stopping = False
+        self._free_at = 0.0
+        self._in_flight: list[tuple[Ticket, int]] = []
+        self.fill: Counter[int] = Counter()
+        self.seconds: Counter[str] = Counter()
+
+    @property
+    def model(self) -> LoadedModel | None:
+        """The model that is running."""
+        return self._model
+
+    def start(self) -> None:
+        """Loads the model and starts the worker; repeated calls do nothing."""
+        if self._worker is not None:
+            return
+        self._model = self._load()
+        # What loading left behind is never garbage: without it each collection walks the whole model's objects.
+        gc.collect()
+        gc.freeze()
+        self._stopping = False
+        self._worker = threading.Thread(target=self._run, name=f"gstinfer:{self.config.spec}", daemon=True)
+        self._worker.start()
+
+    def attach(self) -> Lane:
+        """A new lane."""
+        lane = Lane(self)
+        with self._condition:
+            self._lanes.append(lane)
+        return lane
+
+    def stop(self) -> None:
+        """Fails what waits, joins the worker and closes the model."""
+        with self._condition:
+            self._stopping = True
+            for lane in self._lanes:
+                self._drop(lane)
+            self._condition.notify_all()
+        worker, self._worker = self._worker, None
+        if worker is not None and worker is not threading.current_thread():
+            worker.join()
+        model, self._model = self._model, None
+        if model is not None:
+            model.close()
+            gc.unfreeze()
+
+    def exchange(self, model: LoadedModel, spec: str) -> None:
+        """Puts another, loaded model in place between two batches and closes the old one."""
+        with self._condition:
+            old, self._model = self._model, model
+            self.config = RunnerConfig(**{**vars(self.config), "spec": spec})
+            while old is not None and any(True for _ in self._in_flight):
+                self._condition.wait(0.5)
+        if old is not None:
+            old.close()
+
+    def stats(self) -> dict[str, float]:
+        """Counters so far: batches, frames, mean batch, and seconds by step."""
+        frames = sum(size * count for size, count in self.fill.items())
+        batches = sum(self.fill.values())
+        found: dict[str, float] = {"batches": batches, "frames": frames, "batch-fill": frames / batches if batches else 0}
+        found.update({f"{name}-seconds": value for name, value in self.seconds.items()})
+        inner = getattr(self._model.model, "stage_seconds", None) if self._model is not None else None
+        for name, value in (inner or {}).items():
+            found[f"{name}-seconds"] = value
+        return found
+
+    def _limit(self) -> int:
+        own = self._model.model.max_batch if self._model is not None else None
+        wanted = self.config.batch_size or max(1, len(self._lanes))
+        # A static batch of 1 is sliced inside the model, so a larger window costs nothing but waiting.
+        return wanted if self.config.batch_size or own is None else max(1, min(wanted, own))
+
+    def _submit(self, lane: Lane, frames: Sequence[Frame]) -> Ticket:
+        ticket = Ticket(lane, frames)
+        with self._condition:
+            if self._stopping or self._worker is None or lane not in self._lanes:
+                raise Flushed
+            lane.active = True
+            lane.waiting.extend((ticket, index) for index in range(len(ticket.frames)))
+            self._condition.notify_all()
+        if not ticket.frames:
+            ticket._done.release()
+        return ticket
+
+    def _release(self, lane: Lane, *, flush: bool) -> None:
+        with self._condition:
+            lane.active = False
+            if flush:
+                self._drop(lane)
+            self._condition.notify_all()
+
+    def _detach(self, lane: Lane) -> None:
+        with self._condition:
+            self._drop(lane)
+            if lane in self._lanes:
+                self._lanes.remove(lane)
+            # A batch that holds this lane's pictures must end before their memory goes.
+            while any(ticket.lane is lane for ticket, _ in self._in_flight) and not self._stopping:
+                self._condition.wait(0.5)
+            self._condition.notify_all()
+
+    def _drop(self, lane: Lane) -> None:
+        while lane.waiting:
+            lane.waiting.popleft()[0]._fail(Flushed())
+
+    def _due(self) -> float | None:
+        """Seconds until the open batch closes; None while nothing waits."""
+        waiting = [lane for lane in self._lanes if lane.waiting]
+        if not waiting:
+            return None
+        queued = sum(len(lane.waiting) for lane in waiting)
+        if queued >= self._limit() or self.config.scheduling == "latency":
+            return 0.0
+        if self.config.scheduling == "fair" and not any(lane.active and not lane.waiting for lane in self._lanes):
+            return 0.0
+        oldest = min(lane.waiting[0][0].submitted for lane in waiting)
+        return max(oldest, self._free_at) + self.config.batch_timeout - time.monotonic()
+
+    def _take(self) -> list[tuple[Ticket, int]]:
+        """The next batch: lanes in turn, one frame each round."""
+        for lane in self._lanes:
+            if not lane.waiting:
+                lane.active = False
+        batch: list[tuple[Ticket, int]] = []
+        limit, count = self._limit(), len(self._lanes)
+        misses = 0
+        while len(batch) < limit and misses < count:
+            lane = self._lanes[self._turn % count]
+            self._turn += 1
+            if lane.waiting:
+                batch.append(lane.waiting.popleft())
+                misses = 0
+            else:
+                misses += 1
+        return batch
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not self._stopping:
+                    due = self._due()
+                    if due is not None and due <= 0:
+                        break
+                    self._condition.wait(due)
+                if self._stopping:
+                    return
+                batch = self._take()
+                self._in_flight = batch
+                model = self._model
+            began = time.monotonic()
+            self._predict(model, batch, began)
+            with self._condition:
+                self._in_flight = []
+                self._free_at = time.monotonic()
+                self._condition.notify_all()
+
+    def _predict(self, model: LoadedModel | None, batch: list[tuple[Ticket, int]], began: float) -> None:
+        frames = tuple(ticket.frames[index] for ticket, index in batch)
+        self.fill[len(frames)] += 1
+        for ticket, _ in batch:
+            ticket.waited = began - ticket.submitted
+        try:
+            assert model is not None
+            results = model.predict(FrameBatch(frames))
+        except Exception as error:  # the user's code ran
+            failure = error if isinstance(error, GstInferError) else PredictError(f"{type(error).__name__}: {error}")
+            if failure is not error:
+                failure.__cause__ = error
+            for ticket, _ in batch:
+                ticket._fail(failure)
+            return
+        finally:
+            self.seconds["model"] += time.monotonic() - began
+            self.seconds["wait"] += sum(ticket.waited for ticket, _ in batch)
+        for (ticket, index), result in zip(batch, results):
+            ticket._deliver(index, result)
+
+
+_shared: dict[str, tuple[ModelRunner, int]] = {}
+_shared_lock = threading.Lock()
+
+
+def share(key: str, config: RunnerConfig, load: Callable[[], LoadedModel]) -> ModelRunner:
+    """The started runner of a key, made at first use; pair it with ``release``.
+
+    Args:
+        key: The model-instance-id; an empty one is never shared.
+        config: Must agree with the runner that is there.
+        load: Makes and loads the model.
+
+    Raises:
+        ConfigError: The key runs something else.
+    """
+    if not key:
+        runner = ModelRunner(load, config)
+        runner.start()
+        return runner
+    with _shared_lock:
+        if key in _shared:
+            runner, users = _shared[key]
+            if runner.config != config:
+                was, now = vars(runner.config), vars(config)
+                differ = ", ".join(f"{k}: {was[k]} there, {now[k]} here" for k in was if was[k] != now[k])
+                raise ConfigError(
+                    f"model-instance-id={key} is in use with other settings ({differ})",
+                    hint="use the same settings in every element of one id, or another id",
+                )
+            _shared[key] = (runner, users + 1)
+            return runner
+        runner = ModelRunner(load, config)
+        runner.start()
+        _shared[key] = (runner, 1)
+        return runner
+
+
+def release(key: str, runner: ModelRunner) -> None:
+    """Gives a runner back; the last user stops it."""
+    if key:
+        with _shared_lock:
+            held, users = _shared.get(key, (runner, 1))
+            if held is runner and users > 1:
+                _shared[key] = (runner, users - 1)
+                return
+            if held is runner:
+                _shared.pop(key, None)
+    runner.stop()
