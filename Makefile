@@ -1,0 +1,25 @@
+# make demo   installs what is missing, runs the main job and names the files it made
+# make test   installs what is missing and runs the tests; PYTEST_ARGS='-k overlay' chooses
+# make setup  installs what is missing
+# make lint   style and types
+
+PYTEST_ARGS ?=
+
+.PHONY: demo test setup lint clean
+
+demo: setup
+	@tools/demo
+
+test: setup
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+setup:
+	@tools/setup
+
+lint: setup
+	.venv/bin/python -m pip install --quiet -e '.[dev]'
+	.venv/bin/ruff check src tests
+	.venv/bin/mypy
+
+clean:
+	rm -rf .venv demo
