@@ -1,0 +1,195 @@
+"""Batching over streams, fairness, flushing and failures of the runner."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from gstinfer import Detections, Model
+from gstinfer.errors import ConfigError, PredictError, ResultError
+from gstinfer.frames import Flushed, Frame
+from gstinfer.image import Image
+from gstinfer.model import LoadedModel
+from gstinfer.runner import ModelRunner, RunnerConfig, release, share
+
+
+def frame(stream: str, number: int) -> Frame:
+    picture = np.full((4, 4, 3), number % 256, np.uint8)
+    return Frame(Image.from_array(picture), stream_id=stream, pts=number, sequence=number)
+
+
+class Echo(Model):
+    """Puts the mean of the picture into the class, so that a mixed-up frame shows."""
+
+    def __init__(self, seconds: float = 0.0, fail_on: int = -1) -> None:
+        super().__init__()
+        self.seconds, self.fail_on, self.batches = seconds, fail_on, []
+
+    def predict(self, batch):
+        self.batches.append([f.stream_id for f in batch])
+        time.sleep(self.seconds)
+        found = []
+        for item, picture in zip(batch, batch.images("rgb")):
+            if item.pts == self.fail_on:
+                raise RuntimeError("the fan is off")
+            found.append(Detections([[0, 0, 2, 2]], class_id=[int(picture.mean())]))
+        return found
+
+
+def start(model: Model, **config) -> ModelRunner:
+    def load() -> LoadedModel:
+        loaded = LoadedModel(model, "echo")
+        loaded.load("cpu")
+        return loaded
+
+    runner = ModelRunner(load, RunnerConfig("echo", **config))
+    runner.start()
+    return runner
+
+
+def test_each_frame_gets_its_own_result():
+    model = Echo(0.001)
+    runner = start(model)
+    answers: dict[str, list[int]] = {}
+
+    def stream(name: str, offset: int, count: int) -> None:
+        lane = runner.attach()
+        for i in range(count):
+            (result,) = lane.submit([frame(name, offset + i)]).result()
+            answers.setdefault(name, []).append(int(result[0].class_id[0]))
+        lane.close()
+
+    threads = [threading.Thread(target=stream, args=(f"s{n}", 50 * n, 30 + n)) for n in range(4)]
+    [t.start() for t in threads]
+    [t.join(10) for t in threads]
+    assert not any(t.is_alive() for t in threads)
+    assert answers == {f"s{n}": [50 * n + i for i in range(30 + n)] for n in range(4)}
+    assert runner.stats()["frames"] == sum(30 + n for n in range(4))
+    assert runner.stats()["batch-fill"] > 1.5
+    runner.stop()
+
+
+def test_batches_take_one_frame_of_each_stream_in_turn():
+    model = Echo(0.05)
+    runner = start(model, batch_size=2)
+    a, b = runner.attach(), runner.attach()
+    first = a.submit([frame("a", 0)])
+    time.sleep(0.02)
+    tickets = [a.submit([frame("a", i)]) for i in range(1, 4)] + [b.submit([frame("b", i)]) for i in range(2)]
+    [t.result() for t in [first, *tickets]]
+    assert all(len(set(batch)) == len(batch) for batch in model.batches[1:3])
+    runner.stop()
+
+
+def test_a_stalled_stream_stops_holding_the_others():
+    model = Echo()
+    runner = start(model, batch_timeout=0.05)
+    a, b = runner.attach(), runner.attach()
+    for lane in (a, b):
+        lane.submit([frame("x", 1)]).result()
+    a.submit([frame("a", 2)]).result()
+    began = time.monotonic()
+    for i in range(5):
+        a.submit([frame("a", i)]).result()
+    # b is silent: only the first wait may take the timeout.
+    assert time.monotonic() - began < 5 * 0.05
+    runner.stop()
+
+
+def test_a_batch_of_frames_is_split_at_batch_size():
+    model = Echo()
+    runner = start(model, batch_size=3)
+    lane = runner.attach()
+    results = lane.submit([frame("a", i) for i in range(8)]).result()
+    assert [int(r[0].class_id[0]) for r in results] == list(range(8))
+    assert [len(b) for b in model.batches] == [3, 3, 2]
+    runner.stop()
+
+
+def test_flush_releases_what_waits():
+    runner = start(Echo(0.2))
+    lane = runner.attach()
+    running = lane.submit([frame("a", 1)])
+    time.sleep(0.05)
+    waiting = lane.submit([frame("a", 2)])
+    began = time.monotonic()
+    lane.flush()
+    with pytest.raises(Flushed):
+        waiting.result()
+    assert time.monotonic() - began < 0.1
+    assert len(running.result()) == 1
+    runner.stop()
+
+
+def test_stop_releases_everything_and_refuses_more():
+    runner = start(Echo(0.05))
+    lane = runner.attach()
+    tickets = [lane.submit([frame("a", i)]) for i in range(5)]
+    runner.stop()
+    outcomes = []
+    for ticket in tickets:
+        try:
+            outcomes.append(len(ticket.result()))
+        except Flushed:
+            outcomes.append("flushed")
+    assert "flushed" in outcomes
+    with pytest.raises(Flushed):
+        lane.submit([frame("a", 9)])
+
+
+def test_an_exception_reaches_every_frame_of_the_batch_and_the_next_batch_runs():
+    runner = start(Echo(fail_on=3))
+    lane = runner.attach()
+    with pytest.raises(PredictError, match="RuntimeError: the fan is off") as caught:
+        lane.submit([frame("a", 3)]).result()
+    assert isinstance(caught.value.__cause__, RuntimeError)
+    assert len(lane.submit([frame("a", 4)]).result()) == 1
+    runner.stop()
+
+
+def test_a_wrong_count_is_named():
+    class Short(Model):
+        def predict(self, batch):
+            return [None] * (len(batch) - 1)
+
+    runner = start(Short())
+    with pytest.raises(ResultError, match="returned 0 results for a batch of 1.*one result per frame"):
+        runner.attach().submit([frame("a", 0)]).result()
+    runner.stop()
+
+
+def test_runners_are_shared_by_key_and_closed_by_the_last_user():
+    closed = []
+
+    class Closing(Echo):
+        def close(self) -> None:
+            closed.append(True)
+
+    def load() -> LoadedModel:
+        loaded = LoadedModel(Closing(), "echo")
+        loaded.load("cpu")
+        return loaded
+
+    config = RunnerConfig("echo")
+    one, two = share("k", config, load), share("k", config, load)
+    assert one is two
+    with pytest.raises(ConfigError, match="batch_size: 0 there, 4 here"):
+        share("k", RunnerConfig("echo", batch_size=4), load)
+    release("k", one)
+    assert not closed
+    release("k", two)
+    assert closed == [True]
+    assert share("", config, load) is not share("", config, load)
+
+
+def test_detaching_waits_for_the_frames_in_flight():
+    runner = start(Echo(0.1))
+    a = runner.attach()
+    ticket = a.submit([frame("a", 1)])
+    time.sleep(0.03)
+    a.close()
+    assert ticket.done
+    runner.stop()
