@@ -39,20 +39,29 @@ def setup(directory: Path | None, remove: bool) -> None:
         click.echo(f"{folder} is up to date")
     for file in install.repair_registry():
         click.echo(f"deleted the plugin registry {file}: it had blacklisted the Python loader")
-    check(directory)
+    check(folder, directory)
     variable = f" with GST_PLUGIN_PATH={directory.absolute()}" if directory else ""
     click.echo(f"gst-inspect-1.0 pyinfer works from a clean shell{variable}")
 
 
-def check(directory: Path | None) -> None:
+def check(folder: Path, directory: Path | None) -> None:
     """Asks ``gst-inspect-1.0`` for pyinfer in a clean environment.
+
+    Args:
+        folder: The folder that the loader scans.
+        directory: Its parent for ``GST_PLUGIN_PATH``, or None for the user's own plugin folder.
 
     Raises:
         ConfigError: It does not find the element; the message holds what the loader said.
     """
     extra = {"GST_PLUGIN_PATH": str(directory.absolute())} if directory else {}
+    environment = machine.clean_environment(extra)
     try:
-        result = machine.gst_inspect("pyinfer", environment=machine.clean_environment(extra))
+        result = machine.gst_inspect("pyinfer", environment=environment)
+        if result.returncode != 0:
+            # The registry may remember a time when the environment was incomplete.
+            install.announce(folder)
+            result = machine.gst_inspect("pyinfer", environment=environment)
     except subprocess.TimeoutExpired as error:
         text = f"gst-inspect-1.0 pyinfer did not end within {error.timeout:g} s"
         raise ConfigError(text, hint="gstinfer doctor") from error

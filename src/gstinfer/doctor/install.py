@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from gstinfer.doctor import machine
 from gstinfer.elements import shim
 from gstinfer.errors import ConfigError
 
-__all__ = ["folder_for", "install", "is_ours", "repair_registry", "require_same_python", "uninstall"]
+__all__ = ["announce", "folder_for", "install", "is_ours", "repair_registry", "require_same_python", "uninstall"]
 
 
 def folder_for(directory: Path | None) -> Path:
@@ -68,10 +69,12 @@ def install(folder: Path) -> list[Path]:
         folder / shim.BOOTSTRAP: shim.bootstrap_text(str(machine.site_folder()), machine.PYTHON),
         folder / shim.PLUGIN: shim.plugin_text(),
     }
-    changed = []
-    for file, text in wanted.items():
+    for file in wanted:
         if file.exists() and not is_ours(file):
             raise ConfigError(f"{file} exists and was not written by gstinfer setup", hint="rename or delete it")
+    changed = []
+    seen = folder.stat().st_mtime if folder.is_dir() else None
+    for file, text in wanted.items():
         try:
             if not file.exists() or file.read_text() != text:
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -83,9 +86,21 @@ def install(folder: Path) -> list[Path]:
                 hint="use gstinfer setup --dir FOLDER and start GStreamer with GST_PLUGIN_PATH=FOLDER",
             ) from error
     if changed:
-        # The folder's time alone makes GStreamer look again.
-        os.utime(folder)
+        announce(folder, seen)
     return changed
+
+
+def announce(folder: Path, seen: float | None = None) -> None:
+    """Makes GStreamer look into a plugin folder again: the folder's time alone, in whole seconds, tells it to.
+
+    Args:
+        folder: The folder.
+        seen: Its time when GStreamer looked last; its time now when None.
+    """
+    if seen is None:
+        seen = folder.stat().st_mtime
+    moment = max(time.time(), int(seen) + 1)
+    os.utime(folder, (moment, moment))
 
 
 def _write(file: Path, text: str) -> None:
@@ -110,6 +125,7 @@ def uninstall(folder: Path) -> list[Path]:
         ConfigError: A file cannot be removed.
     """
     removed = []
+    seen = folder.stat().st_mtime if folder.is_dir() else None
     try:
         for file in (folder / shim.PLUGIN, folder / shim.BOOTSTRAP):
             if is_ours(file):
@@ -121,6 +137,8 @@ def uninstall(folder: Path) -> list[Path]:
             _remove_empty(cache)
         _remove_empty(folder / "gstinfer")
         _remove_empty(folder)
+        if removed and folder.is_dir():
+            announce(folder, seen)
     except OSError as error:
         raise ConfigError(f"{error.filename} cannot be removed: {error.strerror}") from error
     return removed

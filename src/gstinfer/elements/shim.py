@@ -91,12 +91,10 @@ def publish() -> tuple[str, int, Any]:
     Returns:
         The first element's ``(name, rank, class)``, which the loader registers itself.
     """
-    from gi.repository import Gst
+    from gstinfer.elements import factories
+    from gstinfer.elements.compat import register_factory
 
-    from gstinfer.elements import FACTORIES
-
-    first, *others = FACTORIES
+    first, *others = factories()
     for name, rank, element in others:
-        Gst.Element.register(Gst.__plugin__, name, rank, element)
-    name, rank, element = first
-    return name, int(rank), element
+        register_factory(name, rank, element)
+    return first
