@@ -116,6 +116,14 @@ class ImageTransform:
         if self.region == (0.0, 0.0):
             object.__setattr__(self, "region", self.frame_size)
 
+    @property
+    def is_slice(self) -> bool:
+        """Whether the rectangle is upright, of whole pixels and inside the frame, so that slicing cuts it out."""
+        sides = tuple(zip(self.origin, self.region, self.frame_size))
+        return not self.angle and all(
+            o == int(o) and r == int(r) and o >= 0 and r >= 1 and o + r <= n for o, r, n in sides
+        )
+
     def _rotation(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         cos, sin = math.cos(self.angle), math.sin(self.angle)
         centre = np.array(self.origin) + np.array(self.region) / 2
