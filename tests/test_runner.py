@@ -193,3 +193,72 @@ def test_detaching_waits_for_the_frames_in_flight():
     a.close()
     assert ticket.done
     runner.stop()
+
+
+def test_a_model_with_submit_has_two_batches_in_flight_and_keeps_the_order():
+    class Pending:
+        def __init__(self, batch) -> None:
+            self.classes = [int(p.mean()) for p in batch.images("rgb")]
+
+        def result(self):
+            time.sleep(0.02)
+            return [Detections([[0, 0, 2, 2]], class_id=[c]) for c in self.classes]
+
+    class Pipelined(Model):
+        started = 0
+
+        def submit(self, batch):
+            time.sleep(0.02)
+            self.started += 1
+            return Pending(batch)
+
+        def predict(self, batch):
+            return self.submit(batch).result()
+
+    runner = start(Pipelined())
+    lane = runner.attach()
+    began = time.monotonic()
+    tickets = [lane.submit([frame("a", i)]) for i in range(10)]
+    answers = [int(t.result()[0][0].class_id[0]) for t in tickets]
+    elapsed = time.monotonic() - began
+    assert answers == list(range(10))
+    # One after another would take 10 x 40 ms.
+    assert runner.stats()["model-seconds"] > elapsed
+    runner.stop()
+
+
+def test_an_exchange_happens_between_two_batches_and_closes_the_old_model_after_its_last():
+    closed = []
+
+    class Numbered(Echo):
+        def __init__(self, number: int) -> None:
+            super().__init__(0.01)
+            self.number = number
+
+        def predict(self, batch):
+            assert self.number not in closed
+            super().predict(batch)
+            return [Detections([[0, 0, 2, 2]], class_id=[self.number]) for _ in batch]
+
+        def close(self) -> None:
+            closed.append(self.number)
+
+    runner = start(Numbered(1))
+    lane = runner.attach()
+    answers = []
+
+    def stream() -> None:
+        for i in range(30):
+            answers.append(int(lane.submit([frame("a", i)]).result()[0][0].class_id[0]))
+
+    thread = threading.Thread(target=stream)
+    thread.start()
+    time.sleep(0.1)
+    second = LoadedModel(Numbered(2), "second")
+    second.load("cpu")
+    runner.exchange(second, "second")
+    thread.join()
+    assert closed == [1]
+    assert answers == sorted(answers) and set(answers) == {1, 2} and len(answers) == 30
+    runner.stop()
+    assert closed == [1, 2]

@@ -8,7 +8,7 @@ import inspect
 import sys
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -321,6 +321,30 @@ class LoadedModel:
         if self.labels is None:
             self.labels = self.model.labels
 
+    @property
+    def pipelined(self) -> bool:
+        """Whether the model can work on a batch while another waits for its results."""
+        return callable(getattr(self.model, "submit", None))
+
+    def submit(self, batch: FrameBatch) -> Callable[[], list[tuple[Result, ...]]]:
+        """Starts a batch; the callable that comes back waits for its checked results.
+
+        A model with ``submit(batch)``, which gives an object with ``result()``, works on several batches at a time; any
+        other has done its work when this returns.
+
+        Raises:
+            PredictError, ResultError: As ``predict``, here or from the callable.
+        """
+        if not self.pipelined or len(batch) > (self.model.max_batch or len(batch)):
+            results = self.predict(batch)
+            return lambda: results
+        pending = self._calling("submit", batch, self.model.submit)  # type: ignore[attr-defined]
+
+        def finish() -> list[tuple[Result, ...]]:
+            return self._check(self._calling("submit", batch, lambda _: pending.result()), batch)
+
+        return finish
+
     def predict(self, pictures: Any, color: str = "rgb") -> list[tuple[Result, ...]]:
         """Checked results, one tuple per frame; empty tuples where nothing was found.
 
@@ -338,16 +362,19 @@ class LoadedModel:
         limit = self.model.max_batch or len(batch) or 1
         results: list[tuple[Result, ...]] = []
         for start in range(0, len(batch), limit):
-            results += self._predict(FrameBatch(batch.frames[start : start + limit]))
+            part = FrameBatch(batch.frames[start : start + limit])
+            results += self._check(self._calling("predict", part, self.model.predict), part)
         return results
 
-    def _predict(self, batch: FrameBatch) -> list[tuple[Result, ...]]:
+    def _calling(self, name: str, batch: FrameBatch, method: Callable[[FrameBatch], Any]) -> Any:
         try:
-            raw = self.model.predict(batch)
+            return method(batch)
         except ModelError:
             raise
         except Exception as error:
-            raise PredictError(f"{self.text}.predict() raised {type(error).__name__}: {error}") from error
+            raise PredictError(f"{self.text}.{name}() raised {type(error).__name__}: {error}") from error
+
+    def _check(self, raw: Any, batch: FrameBatch) -> list[tuple[Result, ...]]:
         if raw is None:
             raw = [None] * len(batch)
         try:

@@ -3,17 +3,21 @@
 A streaming thread submits its frames and waits for its ticket. One worker thread owns the model. A batch closes when every
 active lane has a frame waiting, at ``batch_size``, or ``batch_timeout`` after the model became free; a lane that had nothing
 when a batch timed out stops counting as active until its next frame.
+
+A model with ``submit`` has several batches in flight: the worker submits, a second thread waits for the results and hands
+them out, in order.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import queue
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gstinfer.errors import ConfigError, GstInferError, PredictError
@@ -38,6 +42,7 @@ class RunnerConfig:
         batch_timeout: Seconds that an open batch waits after the model became free.
         scheduling: ``"fair"`` (one frame of each lane in turn), ``"latency"`` (never waits) or ``"throughput"`` (waits
             for full batches up to the timeout, also with few active lanes).
+        batches_in_flight: Most batches that a model with ``submit`` works on at a time.
         arguments: The model's settings as text, so that two users of one key can be compared.
     """
 
@@ -46,6 +51,7 @@ class RunnerConfig:
     batch_size: int = 0
     batch_timeout: float = 0.01
     scheduling: str = "fair"
+    batches_in_flight: int = 2
     arguments: str = ""
 
 
@@ -137,7 +143,10 @@ class ModelRunner:
         self._worker: threading.Thread | None = None
         self._stopping = False
         self._free_at = 0.0
-        self._in_flight: list[tuple[Ticket, int]] = []
+        self._in_flight: list[_Batch] = []
+        self._submitted: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
+        self._courier: threading.Thread | None = None
+        self._slots = threading.Semaphore(max(1, config.batches_in_flight))
         self.fill: Counter[int] = Counter()
         self.seconds: Counter[str] = Counter()
 
@@ -156,6 +165,8 @@ class ModelRunner:
         gc.freeze()
         self._stopping = False
         self._worker = threading.Thread(target=self._run, name=f"gstinfer:{self.config.spec}", daemon=True)
+        self._courier = threading.Thread(target=self._hand_out, name="gstinfer:results", daemon=True)
+        self._courier.start()
         self._worker.start()
 
     def attach(self) -> Lane:
@@ -175,20 +186,32 @@ class ModelRunner:
         worker, self._worker = self._worker, None
         if worker is not None and worker is not threading.current_thread():
             worker.join()
+            self._submitted.put(None)
+            if self._courier is not None:
+                self._courier.join()
         model, self._model = self._model, None
         if model is not None:
             model.close()
             gc.unfreeze()
 
     def exchange(self, model: LoadedModel, spec: str) -> None:
-        """Puts another, loaded model in place between two batches and closes the old one."""
+        """Puts another, loaded model in place between two batches, and closes the old one when its last batch is out.
+
+        Raises:
+            Flushed: The runner stopped meanwhile; the new model is closed.
+        """
         with self._condition:
-            old, self._model = self._model, model
-            self.config = RunnerConfig(**{**vars(self.config), "spec": spec})
-            while old is not None and any(True for _ in self._in_flight):
+            if self._stopping or self._worker is None:
+                old = model
+            else:
+                old, self._model = self._model, model
+                self.config = replace(self.config, spec=spec)
+            while any(batch.model is old for batch in self._in_flight):
                 self._condition.wait(0.5)
         if old is not None:
             old.close()
+        if old is model:
+            raise Flushed
 
     def stats(self) -> dict[str, float]:
         """Counters so far: batches, frames, mean batch, and seconds by step."""
@@ -232,7 +255,7 @@ class ModelRunner:
             if lane in self._lanes:
                 self._lanes.remove(lane)
             # A batch that holds this lane's pictures must end before their memory goes.
-            while any(ticket.lane is lane for ticket, _ in self._in_flight) and not self._stopping:
+            while any(ticket.lane is lane for batch in self._in_flight for ticket, _ in batch.places):
                 self._condition.wait(0.5)
             self._condition.notify_all()
 
@@ -273,44 +296,78 @@ class ModelRunner:
 
     def _run(self) -> None:
         while True:
+            self._slots.acquire()
             with self._condition:
                 while not self._stopping:
                     due = self._due()
                     if due is not None and due <= 0:
                         break
                     self._condition.wait(due)
-                if self._stopping:
+                if self._stopping or self._model is None:
+                    self._slots.release()
                     return
-                batch = self._take()
-                self._in_flight = batch
-                model = self._model
-            began = time.monotonic()
-            self._predict(model, batch, began)
-            with self._condition:
-                self._in_flight = []
-                self._free_at = time.monotonic()
-                self._condition.notify_all()
+                batch = _Batch(self._model, self._take(), time.monotonic())
+                self._in_flight.append(batch)
+            self._submit_batch(batch)
 
-    def _predict(self, model: LoadedModel | None, batch: list[tuple[Ticket, int]], began: float) -> None:
-        frames = tuple(ticket.frames[index] for ticket, index in batch)
+    def _submit_batch(self, batch: _Batch) -> None:
+        frames = tuple(ticket.frames[index] for ticket, index in batch.places)
         self.fill[len(frames)] += 1
-        for ticket, _ in batch:
-            ticket.waited = began - ticket.submitted
+        for ticket, _ in batch.places:
+            ticket.waited = batch.began - ticket.submitted
+            self.seconds["wait"] += ticket.waited
         try:
-            assert model is not None
-            results = model.predict(FrameBatch(frames))
+            batch.finish = batch.model.submit(FrameBatch(frames))
         except Exception as error:  # the user's code ran
-            failure = error if isinstance(error, GstInferError) else PredictError(f"{type(error).__name__}: {error}")
-            if failure is not error:
-                failure.__cause__ = error
-            for ticket, _ in batch:
+            batch.error = error
+        if batch.model.pipelined:
+            self._submitted.put(batch)
+        else:
+            self._finish(batch)
+
+    def _hand_out(self) -> None:
+        while (batch := self._submitted.get()) is not None:
+            self._finish(batch)
+
+    def _finish(self, batch: _Batch) -> None:
+        results: list[tuple[Result, ...]] = []
+        try:
+            if batch.error is None and batch.finish is not None:
+                results = batch.finish()
+        except Exception as error:  # the user's code ran
+            batch.error = error
+        self.seconds["model"] += time.monotonic() - batch.began
+        self._free_at = time.monotonic()
+        self._slots.release()
+        if batch.error is not None:
+            failure = _as_model_error(batch.error)
+            for ticket, _ in batch.places:
                 ticket._fail(failure)
-            return
-        finally:
-            self.seconds["model"] += time.monotonic() - began
-            self.seconds["wait"] += sum(ticket.waited for ticket, _ in batch)
-        for (ticket, index), result in zip(batch, results):
-            ticket._deliver(index, result)
+        else:
+            for (ticket, index), result in zip(batch.places, results):
+                ticket._deliver(index, result)
+        with self._condition:
+            self._in_flight.remove(batch)
+            self._condition.notify_all()
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Frames that a model works on."""
+
+    model: LoadedModel
+    places: list[tuple[Ticket, int]]
+    began: float
+    finish: Callable[[], list[tuple[Result, ...]]] | None = None
+    error: Exception | None = None
+
+
+def _as_model_error(error: Exception) -> GstInferError:
+    if isinstance(error, GstInferError):
+        return error
+    failure = PredictError(f"{type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure
 
 
 _shared: dict[str, tuple[ModelRunner, int]] = {}
