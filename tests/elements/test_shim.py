@@ -107,9 +107,8 @@ def test_the_loader_finds_every_element(tmp_path: Path, environment: Path, clean
     write(tmp_path / "plugins/python", environment)
     variables = {**clean_env, "GST_PLUGIN_PATH": str(tmp_path / "plugins"), "GST_REGISTRY": str(tmp_path / "r.bin")}
     for name in ("fakefirst", "fakesecond", "fakesecond"):
-        done = subprocess.run(
-            ["gst-inspect-1.0", "--exists", name], env=variables, capture_output=True, text=True, timeout=60, check=False
-        )
+        command = ["gst-inspect-1.0", "--exists", name]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, f"{name}: {done.stderr}"
 
 

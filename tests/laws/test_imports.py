@@ -1,0 +1,104 @@
+"""Who may import whom."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from sources import imports, modules
+
+LAYERS = (
+    ("errors",),
+    ("image", "geometry", "labels", "results", "settings"),
+    ("preprocess", "heads", "convert", "sanitize"),
+    ("frames", "registry"),
+    ("model", "stage"),
+    ("models", "runner", "trackers", "overlay", "publish"),
+    ("hosts",),
+    ("elements/stage",),
+    ("elements",),
+    ("app",),
+    ("cli", "doctor", "testing"),
+)
+"""From the bottom up: modules and folders of the package; ``elements/stage`` is what is free of GStreamer there."""
+
+APART = LAYERS.index(("models", "runner", "trackers", "overlay", "publish"))
+"""The layer whose members do not import each other."""
+
+LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+
+GI_ALLOWED = re.compile(
+    r"gstinfer\.(hosts|app|cli|doctor|testing)(\..*)?"
+    r"|gstinfer\.elements\.(compat|guard|base|shim|custom|properties)|gstinfer\.elements\.\w+\.element"
+)
+HEAVY = {"torch", "cv2", "onnxruntime", "scipy", "PIL", "tensorrt", "openvino", "ultralytics", "rfdetr"}
+NVIDIA_ONLY_IN = "gstinfer.hosts.deepstream"
+
+OURS = sorted(set(modules()) - {"gstinfer"})
+
+
+def place(module: str) -> str:
+    """The member of ``LAYERS`` that a module belongs to."""
+    parts = module.split(".")[1:]
+    if parts[0] == "elements" and len(parts) == 3 and parts[2] in ("stage", "settings"):
+        return "elements/stage"
+    return parts[0]
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {place(m) for m in OURS} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("module", OURS)
+def test_imports_point_downward(module: str) -> None:
+    mine, wrong = place(module), []
+    for item in imports(module):
+        if not item.name.startswith("gstinfer."):
+            continue
+        theirs = place(item.name)
+        # The empty __init__ of an element's folder is imported on the way to its stage.
+        level, other = LEVEL[mine], LEVEL[theirs]
+        if other > level or (other == level == APART and mine != theirs):
+            wrong.append(f"line {item.line}: {item.name} (layer {other}) from {mine} (layer {level})")
+    assert not wrong
+
+
+@pytest.mark.parametrize("module", [m for m in OURS if not GI_ALLOWED.fullmatch(m)])
+def test_gstreamer_is_imported_only_where_it_may(module: str) -> None:
+    assert not [i for i in imports(module) if i.name.split(".")[0] == "gi"]
+
+
+@pytest.mark.parametrize("module", ["gstinfer", *OURS])
+def test_heavy_libraries_are_imported_inside_functions(module: str) -> None:
+    assert not [i for i in imports(module) if i.name.split(".")[0] in HEAVY and not i.function]
+
+
+@pytest.mark.parametrize("module", [m for m in OURS if not m.startswith(NVIDIA_ONLY_IN)])
+def test_nvidia_libraries_belong_to_the_deepstream_host(module: str) -> None:
+    assert not [i for i in imports(module) if i.name.split(".")[0] in {"pyservicemaker", "pyds"}]
+
+
+def test_the_package_itself_imports_gstreamer_only_on_request() -> None:
+    late = {i.function for i in imports("gstinfer") if i.name.startswith(("gi", "gstinfer.elements", "gstinfer.hosts"))}
+    assert late and "" not in late
+
+
+def test_no_cycles() -> None:
+    """Over imports at module level, which run before anything else can."""
+    graph = {m: {i.name for i in imports(m) if not i.function and i.name in modules()} - {m} for m in modules()}
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " -> ".join([*path[path.index(module) :], module])
+        if module in done:
+            return
+        for other in sorted(graph[module]):
+            visit(other, (*path, module))
+        done.add(module)
+
+    for module in graph:
+        visit(module, ())
