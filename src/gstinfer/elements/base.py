@@ -75,6 +75,7 @@ class BatchElement(GstBase.BaseTransform):
         self.failed = False
         self.stream_id = ""
         self.announced_stream = ""
+        self.sequence = 0
         self.source = ""
         self.component_id = 0
         self.set_in_place(True)
@@ -213,6 +214,7 @@ class BatchElement(GstBase.BaseTransform):
         stage = self.stage
         if kind == types.STREAM_START:
             self.announced_stream = event.parse_stream_start() or ""
+            self.sequence = 0
             configured = getattr(self.settings, "stream_id", "") if self.settings is not None else ""
             self.stream_id = configured or self.announced_stream
         if stage is None:

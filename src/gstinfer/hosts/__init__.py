@@ -6,17 +6,36 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from gstinfer.frames import FrameBatch
+from gstinfer.image import FORMATS
 from gstinfer.results import FrameResults
 
 __all__ = ["CAPS", "Host", "HostStream", "caps_of", "read", "select"]
 
 
+_RANGES = "width=[1,2147483647], height=[1,2147483647], framerate=[0/1,2147483647/1]"
+CAPS = {
+    "system": f"video/x-raw, format={{ {', '.join(FORMATS)} }}, {_RANGES}",
+    "cuda": "video/x-raw(memory:CUDAMemory), "
+    f"format={{ NV12, P010_10LE, RGBA, BGRA, RGBx, BGRx, RGB, BGR }}, {_RANGES}",
+    "deepstream": f"video/x-raw(memory:NVMM), format={{ NV12, RGBA, RGB }}, {_RANGES}",
+}
+"""Caps by host: what its ``open`` takes."""
+
+
 class HostStream(Protocol):
-    """What a host learns from a pad, and what it needs to open that pad's buffers. The element keeps it up to date."""
+    """What a host needs to know of a pad's stream. The element keeps it up to date; hosts count ``sequence``.
+
+    Attributes:
+        stream_id: Which stream.
+        source: Where it comes from, for people; may be empty.
+        component_id: unique-id of the element.
+        sequence: Number of the next frame; the element sets it to 0 when a stream starts.
+    """
 
     stream_id: str
     source: str
     component_id: int
+    sequence: int
 
 
 class Host(Protocol):
@@ -41,6 +60,11 @@ class Host(Protocol):
 
     def close(self) -> None:
         """Called when caps change or the element stops."""
+
+
+def caps_of(*hosts: str) -> str:
+    """The caps string that an element offers for hosts named ``"system"``, ``"cuda"`` or ``"deepstream"``, in order."""
+    return "; ".join(CAPS[name] for name in hosts)
 
 
 def select(caps: Any, stream: HostStream, **options: Any) -> Host:
@@ -68,25 +92,20 @@ def select(caps: Any, stream: HostStream, **options: Any) -> Host:
     return SystemHost(caps, stream, **options)
 
 
-def read(buffer: Any) -> FrameResults | None:
-    """What our elements wrote on a buffer, in pixels of the frame that the buffer holds now; None where nothing is."""
+def read(buffer: Any, caps: Any = None) -> FrameResults | None:
+    """What our elements wrote on a buffer, in pixels of the frame that the buffer holds now.
+
+    Args:
+        buffer: A ``Gst.Buffer``, or a ``Gst.Sample`` that brings its caps along.
+        caps: The pad's fixed ``Gst.Caps`` where known: they tell a letterboxed frame from a stretched one.
+
+    Returns:
+        None where nothing is. Arrays are read-only. Boxes, points and masks are left out, with one warning, where the
+        frame was cropped or turned since they were written.
+    """
     from gstinfer.hosts.metas import carrier
+    from gstinfer.hosts.video import size_of
 
-    return carrier.read(buffer)
-
-
-SYSTEM_FORMATS = "{ RGB, BGR, RGBA, BGRA, RGBx, BGRx, NV12, I420, YV12, GRAY8 }"
-CUDA_FORMATS = "{ NV12, P010_10LE, RGBA, BGRA, RGBx, BGRx, RGB, BGR }"
-NVMM_FORMATS = "{ NV12, RGBA, RGB }"
-RANGES = "width=[1,2147483647], height=[1,2147483647], framerate=[0/1,2147483647/1]"
-CAPS = {
-    "system": f"video/x-raw, format={SYSTEM_FORMATS}, {RANGES}",
-    "cuda": f"video/x-raw(memory:CUDAMemory), format={CUDA_FORMATS}, {RANGES}",
-    "deepstream": f"video/x-raw(memory:NVMM), format={NVMM_FORMATS}, {RANGES}",
-}
-"""Host -> the caps it takes."""
-
-
-def caps_of(*hosts: str) -> str:
-    """Caps string of several hosts, in order of preference."""
-    return "; ".join(CAPS[host] for host in hosts)
+    if hasattr(buffer, "get_buffer"):
+        buffer, caps = buffer.get_buffer(), caps or buffer.get_caps()
+    return carrier.read(buffer, *(size_of(caps) if caps is not None else ()))

@@ -1,0 +1,99 @@
+"""A frame whose results live on a buffer: read when they are first asked for, written back when they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from gstinfer.errors import HostError
+from gstinfer.frames import Frame
+from gstinfer.image import Image
+from gstinfer.results import FrameResults
+
+__all__ = ["BufferFrame", "parts"]
+
+
+class _ClosedPlanes(tuple):  # type: ignore[type-arg]
+    """Stands where the planes were once the buffer is unmapped."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise HostError(
+            "the pixels of this frame are gone: they are valid until the stage or predict() returns",
+            hint="copy what is needed later, with frame arrays' .copy()",
+        )
+
+    def __iter__(self) -> Any:
+        return self[0]
+
+
+class BufferFrame(Frame):
+    """A frame of a buffer.
+
+    Args:
+        image: The pixels.
+        reader: Gives what is on the buffer, None where nothing is.
+        **fields: The other fields of ``Frame``.
+    """
+
+    def __init__(self, image: Image, reader: Callable[[], FrameResults | None], **fields: Any) -> None:
+        self._reader = reader
+        self._results: FrameResults | None = None
+        self._before: list[Any] | None = None
+        super().__init__(image, results=None, **fields)  # type: ignore[arg-type]
+
+    @property  # type: ignore[override]
+    def results(self) -> FrameResults:
+        """What is known about the frame. Arrays that were read from the buffer are read-only: replace the column."""
+        if self._results is None:
+            self._results = self._reader() or FrameResults()
+            self._before = parts(self._results)
+        return self._results
+
+    @results.setter
+    def results(self, value: FrameResults | None) -> None:
+        self._results = value
+
+    @property
+    def changed(self) -> bool:
+        """Whether the results differ from what the buffer carries."""
+        if self._results is None:
+            return False
+        if self._before is None:
+            return True
+        now = parts(self._results)
+        return len(now) != len(self._before) or not all(map(is_, now, self._before))
+
+    def close(self) -> None:
+        """Lets go of the pixels."""
+        self.image.planes = _ClosedPlanes()
+
+
+def parts(results: FrameResults) -> list[Any]:
+    """Every object that results consist of. As arrays and strings read from a buffer cannot change, the same objects
+    mean the same results: a comparison that costs nothing against encoding them again."""
+    found: list[Any] = []
+    _collect(results, found)
+    return found
+
+
+def _collect(value: Any, found: list[Any]) -> None:
+    if isinstance(value, (list, tuple)):
+        found.append(len(value))
+        if value and isinstance(value[0], str):
+            found.extend(value)
+        else:
+            for item in value:
+                _collect(item, found)
+    elif isinstance(value, dict):
+        found.extend(value)
+        for item in value.values():
+            _collect(item, found)
+    elif isinstance(value, (np.ndarray, str, int, float, bool)) or value is None:
+        found.append(value)
+    else:
+        found.append(value)
+        for item in getattr(value, "__dict__", {}).values():
+            _collect(item, found)
