@@ -54,3 +54,17 @@ def clean_env(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "GST_REGISTRY": str(home / "registry.bin"),
         "GST_DEBUG_NO_COLOR": "1",
     }
+
+
+@pytest.fixture(scope="session")
+def cuda_device() -> int:
+    """Index of a GPU that torch sees. With GSTINFER_REQUIRE_CUDA=1, for machines that have one, none is a failure."""
+    try:
+        import torch
+
+        reason = "" if torch.cuda.is_available() else "torch sees no GPU"
+    except ImportError:
+        reason = "torch is not installed"
+    if reason:
+        (pytest.fail if os.environ.get("GSTINFER_REQUIRE_CUDA") else pytest.skip)(reason)
+    return 0
