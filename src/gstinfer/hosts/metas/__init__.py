@@ -53,6 +53,7 @@ class MetaCodec:
         width, height = size
         carrier.write(buffer, results, width, height, pixel_aspect)
         if self.mode == "analytics":
-            analytics.write(buffer, results, width, height)
+            ours = carrier.beside(buffer)
+            carrier.set_beside(buffer, analytics.write(buffer, results, width, height, ours))
         elif self.mode == "roi":
             roi.write(buffer, results.detections, width, height)

@@ -16,10 +16,11 @@ from gstinfer.hosts.metas import codec, roi
 from gstinfer.hosts.metas.scale import scaled
 from gstinfer.results import FrameResults
 
-__all__ = ["read", "write"]
+__all__ = ["beside", "read", "set_beside", "write"]
 
 _log = logging.getLogger(__name__)
-_NAME, _FIELD = b"GstInferResults", b"results"
+_NAME, _FIELD, _BESIDE = b"GstInferResults", b"results", b"beside"
+_TYPE_UINT = 7 << 2
 
 _gst = library("libgstreamer-1.0.so.0")
 _gobject = library("libgobject-2.0.so.0")
@@ -41,7 +42,9 @@ _get = function(_gst, "gst_buffer_get_custom_meta", C.c_void_p, C.c_void_p, C.c_
 _structure = function(_gst, "gst_custom_meta_get_structure", C.c_void_p, C.c_void_p)
 _take_value = function(_gst, "gst_structure_take_value", None, C.c_void_p, C.c_char_p, C.POINTER(_Value))
 _get_value = function(_gst, "gst_structure_get_value", C.c_void_p, C.c_void_p, C.c_char_p)
+_get_uint = function(_gst, "gst_structure_get_uint", C.c_int, C.c_void_p, C.c_char_p, C.POINTER(C.c_uint))
 _value_init = function(_gobject, "g_value_init", C.c_void_p, C.POINTER(_Value), C.c_size_t)
+_set_uint = function(_gobject, "g_value_set_uint", None, C.POINTER(_Value), C.c_uint)
 _take_boxed = function(_gobject, "g_value_take_boxed", None, C.POINTER(_Value), C.c_void_p)
 _get_boxed = function(_gobject, "g_value_get_boxed", C.c_void_p, C.c_void_p)
 _bytes_type = function(_gobject, "g_bytes_get_type", C.c_size_t)()
@@ -128,6 +131,22 @@ def read(
     elif now != written and results.detections is not None:
         results.detections = scaled(results.detections, written, now)
     return results
+
+
+def beside(buffer: Any) -> int:
+    """What ``set_beside`` noted on this buffer or the one it was copied from; 0 without a note."""
+    meta, number = _get(hash(buffer), _NAME), C.c_uint(0)
+    if meta:
+        _get_uint(_structure(meta), _BESIDE, number)
+    return number.value
+
+
+def set_beside(buffer: Any, number: int) -> None:
+    """Notes how many entries of others' metas were written beside the record, so that they can be replaced."""
+    value = _Value()
+    _value_init(value, _TYPE_UINT)
+    _set_uint(value, number)
+    _take_value(_structure(_get(hash(buffer), _NAME)), _BESIDE, value)
 
 
 def _size_of(buffer: Any) -> tuple[int, int] | None:
