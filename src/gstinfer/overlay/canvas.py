@@ -1,0 +1,193 @@
+"""Draws on the planes of a picture in place, whatever its format: full-size planes and half-size chroma alike."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gstinfer.errors import ConfigError
+from gstinfer.image import Image
+from gstinfer.overlay.color import RGB, plane_values
+
+__all__ = ["Canvas"]
+
+Pixels = NDArray[np.uint8]
+
+FRACTION = 4
+"""Bits of a pixel that lines are placed to."""
+
+FAR = 1 << 14
+"""Points further out than this many pixels are pulled in, so that fixed-point coordinates never overflow."""
+
+
+class _Plane(NamedTuple):
+    pixels: Pixels
+    shift: int
+
+
+class Canvas:
+    """A picture to draw on; a context manager, so that planes OpenCV cannot write into are written back at its end.
+
+    Coordinates are pixels of the picture; what lies outside is left out.
+
+    Raises:
+        ConfigError: The picture is not in host memory.
+    """
+
+    def __init__(self, image: Image) -> None:
+        if image.device.is_cuda:
+            raise ConfigError(
+                f"drawing on pictures in {image.device} memory is not supported",
+                hint="put cudadownload before pyoverlay",
+            )
+        self.width, self.height = image.size
+        self.format, self.color = image.format, image.color
+        self.step = 2 if image.layout.is_yuv else 1
+        self._back: list[tuple[Pixels, Pixels]] = []
+        self._planes = [_Plane(self._drawable(p), int(i > 0)) for i, p in enumerate(image.planes)]
+
+    def __enter__(self) -> Canvas:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for plane, copy in self._back:
+            plane[...] = copy
+
+    def _drawable(self, plane: Pixels) -> Pixels:
+        """The plane, or a copy where its strides are none that OpenCV writes through."""
+        channels = plane.shape[2] if plane.ndim == 3 else 1
+        inner = plane.strides[1:] == ((channels, 1) if plane.ndim == 3 else (1,))
+        if inner and plane.strides[0] >= plane.shape[1] * channels:
+            return plane
+        copy = np.ascontiguousarray(plane)
+        self._back.append((plane, copy))
+        return copy
+
+    def _with(self, rgb: RGB) -> Any:
+        return zip(self._planes, plane_values(self.format, self.color, rgb))
+
+    def fill(self, x1: int, y1: int, x2: int, y2: int, rgb: RGB) -> None:
+        """Fills columns x1..x2-1 of rows y1..y2-1."""
+        import cv2
+
+        x1, y1, x2, y2 = max(0, x1), max(0, y1), min(self.width, x2), min(self.height, y2)
+        if x2 <= x1 or y2 <= y1:
+            return
+        for (pixels, s), value in self._with(rgb):
+            cv2.rectangle(pixels, (x1 >> s, y1 >> s), ((x2 + s >> s) - 1, (y2 + s >> s) - 1), value, cv2.FILLED)
+
+    def box(self, x1: int, y1: int, x2: int, y2: int, width: int, rgb: RGB) -> None:
+        """The border of columns x1..x2-1 and rows y1..y2-1, drawn inwards."""
+        if 2 * width >= min(x2 - x1, y2 - y1):
+            self.fill(x1, y1, x2, y2, rgb)
+            return
+        self.fill(x1, y1, x2, y1 + width, rgb)
+        self.fill(x1, y2 - width, x2, y2, rgb)
+        self.fill(x1, y1 + width, x1 + width, y2 - width, rgb)
+        self.fill(x2 - width, y1 + width, x2, y2 - width, rgb)
+
+    def lines(self, points: NDArray[np.float32], width: int, rgb: RGB, *, closed: bool = False) -> None:
+        """Strokes between points.
+
+        Args:
+            points: ``[K,2]`` (x, y), one after another; or ``[L,2,2]``, L strokes of their own.
+            width: Pixels.
+            rgb: Colour.
+            closed: Whether the last point joins the first.
+        """
+        import cv2
+
+        if not len(points):
+            return
+        for (pixels, s), value in self._with(rgb):
+            fixed = _fixed(points, s)
+            strokes = list(fixed) if fixed.ndim == 3 else [fixed]
+            # Chroma a little wider than luma: a stroke without colour at its edge looks torn.
+            cv2.polylines(pixels, strokes, closed, value, width + 2 * s >> s, cv2.LINE_AA, FRACTION)
+
+    def dots(self, points: NDArray[np.float32], radius: int, rgb: RGB) -> None:
+        """Discs at points ``[K,2]`` (x, y)."""
+        import cv2
+
+        for (pixels, s), value in self._with(rgb):
+            size = (radius << FRACTION) >> s
+            for x, y in _fixed(points, s).tolist():
+                cv2.circle(pixels, (x, y), size, value, cv2.FILLED, cv2.LINE_AA, FRACTION)
+
+    def tint(self, x: int, y: int, bitmap: NDArray[np.bool_], rgb: RGB, alpha: float) -> None:
+        """Mixes a colour into the pixels that a bitmap sets; its top left lies at (x, y)."""
+        import cv2
+
+        left, top = max(0, -x), max(0, -y)
+        bitmap = bitmap[top : max(top, self.height - y), left : max(left, self.width - x)]
+        x, y = x + left, y + top
+        for (pixels, s), value in self._with(rgb):
+            column, row = x + s >> s, y + s >> s
+            mask = np.ascontiguousarray(bitmap[(row << s) - y :: 1 << s, (column << s) - x :: 1 << s], np.uint8)
+            if not mask.size:
+                continue
+            region = pixels[row : row + mask.shape[0], column : column + mask.shape[1]]
+            cv2.copyTo(cv2.LUT(region, _mix(value, alpha)), mask, region)
+
+    def tint_map(self, numbers: NDArray[np.uint8], colors: list[RGB], alpha: float) -> None:
+        """Mixes ``colors[n - 1]`` into the pixels where a map says n; it spans the picture at any size, 0 is left."""
+        import cv2
+
+        tables = [plane_values(self.format, self.color, rgb) for rgb in [(0, 0, 0), *colors]]
+        for k, (pixels, _) in enumerate(self._planes):
+            sized = cv2.resize(numbers, pixels.shape[1::-1], interpolation=cv2.INTER_NEAREST)
+            table = np.zeros((256, len(tables[0][k])), np.uint8)
+            table[: len(tables)] = [entry[k] for entry in tables]
+            color = cv2.merge([cv2.LUT(sized, np.ascontiguousarray(channel)) for channel in table.T])
+            mixed = cv2.addWeighted(pixels, 1 - alpha, color.reshape(pixels.shape), alpha, 0)
+            cv2.copyTo(mixed.reshape(pixels.shape), sized, pixels)
+
+    def tiles(self, coverage: Pixels, ink: RGB, paper: RGB) -> list[Pixels]:
+        """A rectangle of paper with ink where ``coverage`` ``[h,w]`` says so, made for each plane; see ``paste``."""
+        import cv2
+
+        height, width = coverage.shape
+        half = (width + 1 >> 1, height + 1 >> 1)
+        small = cv2.resize(coverage, half, interpolation=cv2.INTER_AREA) if self.step > 1 else coverage
+        made = []
+        inks = plane_values(self.format, self.color, ink)
+        for (pixels, s), value, on in zip(self._planes, plane_values(self.format, self.color, paper), inks):
+            table = _ramp(value, on)
+            tile = table[small if s else coverage]
+            made.append(tile[..., 0] if pixels.ndim == 2 else tile)
+        return made
+
+    def paste(self, x: int, y: int, tiles: list[Pixels]) -> None:
+        """Puts tiles down with their top left at (x, y), on even pixels where chroma is half-size."""
+        x, y = max(0, x) // self.step * self.step, max(0, y) // self.step * self.step
+        for (pixels, s), tile in zip(self._planes, tiles):
+            region = pixels[y >> s : (y >> s) + tile.shape[0], x >> s : (x >> s) + tile.shape[1]]
+            region[...] = tile[: region.shape[0], : region.shape[1]]
+
+
+def _fixed(points: NDArray[np.float32], shift: int) -> NDArray[np.int32]:
+    """Points in a plane's own fixed-point coordinates; the centre of a chroma pixel lies between four luma pixels."""
+    placed = np.clip(np.nan_to_num(points), -FAR, FAR).astype(np.float64)
+    placed = (placed - 0.5) / 2 if shift else placed
+    return np.rint(placed * (1 << FRACTION)).astype(np.int32)
+
+
+@lru_cache(maxsize=1024)
+def _mix(value: tuple[int, ...], alpha: float) -> Pixels:
+    """Look-up table ``[1,256,C]`` of pixels with a colour mixed in."""
+    before = np.arange(256)[:, None]
+    return np.rint(before + (np.array(value) - before) * alpha).astype(np.uint8)[None]
+
+
+@lru_cache(maxsize=1024)
+def _ramp(paper: tuple[int, ...], ink: tuple[int, ...]) -> Pixels:
+    """Look-up table ``[256,C]`` from paper to ink by coverage."""
+    share = np.arange(256)[:, None] / 255
+    table: Pixels = np.rint(np.array(paper) + (np.array(ink) - np.array(paper)) * share).astype(np.uint8)
+    return table

@@ -1,0 +1,254 @@
+"""Draws what is known about a frame on its picture."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gstinfer.geometry import obb_corners
+from gstinfer.image import Image
+from gstinfer.overlay.canvas import Canvas
+from gstinfer.overlay.color import BLACK, GREY, RGB, WHITE, color_of, ink_on
+from gstinfer.overlay.style import Style
+from gstinfer.overlay.text import Lettering
+from gstinfer.results import Classifications, Detections, FrameResults, SegmentationMap, Text
+
+__all__ = ["COCO_SKELETON", "Overlay"]
+
+COCO_SKELETON = (
+    (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10),
+    (5, 11), (6, 12), (11, 12), (11, 13), (13, 15), (12, 14), (14, 16), (3, 5), (4, 6),
+)  # fmt: skip
+"""Bones between the 17 keypoints of COCO: nose, eyes, ears, shoulders, elbows, wrists, hips, knees, ankles."""
+
+TILES = 1024
+"""Most labels kept ready."""
+
+CELL = 8
+"""Pixels of a cell of the grid that says where labels lie already."""
+
+
+class Overlay:
+    """Draws with one font; keeps set words and labels from frame to frame.
+
+    Args:
+        font: See ``Style.font``.
+
+    Raises:
+        ConfigError: No such font.
+    """
+
+    def __init__(self, font: str = "") -> None:
+        self._lettering = Lettering(font)
+        self._tiles: OrderedDict[tuple[object, ...], list[NDArray[np.uint8]]] = OrderedDict()
+
+    def draw(self, image: Image, results: FrameResults, style: Style) -> int:
+        """Draws results on a picture in place.
+
+        Args:
+            image: In host memory, writable, of any format in ``FORMATS``.
+            results: In pixels of that picture.
+            style: What to draw, and how.
+
+        Returns:
+            How many objects were drawn.
+
+        Raises:
+            ConfigError: The picture is not in host memory.
+        """
+        with Canvas(image) as canvas:
+            return _Painter(self, canvas, style).paint(results)
+
+    def tile(self, canvas: Canvas, parts: Sequence[str], size: int, paper: RGB) -> list[NDArray[np.uint8]]:
+        """A label of words on paper, ready to paste. The parts are set apart from each other, so that a number that
+        changes does not make the words anew."""
+        key = (*parts, size, paper, canvas.format, canvas.color)
+        tiles = self._tiles.get(key)
+        if tiles is None:
+            masks = [self._lettering.mask(part, size) for part in parts]
+            side = max(2, size // 4)
+            edge = np.zeros((masks[0].shape[0], side), np.uint8)
+            coverage = np.hstack([edge, *masks, edge])[:, : canvas.width + 1]
+            tiles = self._tiles[key] = canvas.tiles(np.ascontiguousarray(coverage), ink_on(paper), paper)
+            if len(self._tiles) > TILES:
+                self._tiles.popitem(last=False)
+        else:
+            self._tiles.move_to_end(key)
+        return tiles
+
+    def wrap(self, text: str, size: int, width: int, lines: int) -> Iterable[str]:
+        return self._lettering.wrap(text, size, width, lines)
+
+    def line_height(self, size: int) -> int:
+        return self._lettering.height(size)
+
+
+class _Painter:
+    """One picture being drawn on."""
+
+    def __init__(self, overlay: Overlay, canvas: Canvas, style: Style) -> None:
+        self.overlay, self.canvas, self.style = overlay, canvas, style
+        self.width, self.height = canvas.width, canvas.height
+        self.line = style.line_width_for(self.width, self.height)
+        self.size = style.font_size_for(self.width, self.height)
+        self.taken = np.zeros((self.height // CELL + 1, self.width // CELL + 1), bool)
+
+    def paint(self, results: FrameResults) -> int:
+        style = self.style
+        if results.segmentation is not None and style.show_masks:
+            self.segmentation(results.segmentation)
+        found = results.detections if results.detections is not None else Detections.empty()
+        rows = self.rows(found)
+        colors = {row: self.color(found, row) for row in rows}
+        self.shapes(found, rows, colors)
+        if style.show_texts and results.texts:
+            self.caption(results.texts[-1])
+        if style.show_labels and results.classifications:
+            self.classifications(results.classifications)
+        self.labels(found, rows, colors)
+        return len(rows)
+
+    def segmentation(self, found: SegmentationMap) -> None:
+        wanted = self.style.wanted_labels()
+        names = found.label
+        last = int(found.class_map.max(initial=-1))
+        hidden = [
+            k for k in range(last + 1)
+            if wanted and (names[k] if names and k < len(names) else str(k)).lower() not in wanted
+        ]
+        shown = np.where(np.isin(found.class_map, hidden), -1, found.class_map) if hidden else found.class_map
+        # 255 colours serve any number of classes.
+        numbers = np.where(shown < 0, 0, shown % 255 + 1).astype(np.uint8)
+        if numbers.size and numbers.any():
+            self.canvas.tint_map(numbers, [color_of(k) for k in range(255)], self.style.mask_opacity)
+
+    def shapes(self, found: Detections, rows: list[int], colors: dict[int, RGB]) -> None:
+        """Masks, boxes and keypoints, in this order over all objects."""
+        style, canvas = self.style, self.canvas
+        if found.mask is not None and style.show_masks:
+            for row in rows:
+                mask = found.mask[row]
+                canvas.tint(mask.x, mask.y, mask.bitmap, colors[row], style.mask_opacity)
+        if style.show_boxes:
+            boxes = _whole(found.xyxy)
+            corners = obb_corners(found.obb) if found.obb is not None else None
+            for row in rows:
+                if corners is not None:
+                    canvas.lines(corners[row] - 0.5, self.line, colors[row], closed=True)
+                else:
+                    canvas.box(*self.inside(boxes[row]), self.line, colors[row])
+        if found.keypoints is not None and style.show_keypoints:
+            for row in rows:
+                self.keypoints(found.keypoints[row], colors[row])
+
+    def labels(self, found: Detections, rows: list[int], colors: dict[int, RGB]) -> None:
+        """Labels over everything else; the most certain object has the first choice of place."""
+        if not (self.style.show_labels or self.style.show_ids or self.style.show_confidence):
+            return
+        boxes = _whole(found.xyxy)
+        for row in reversed(rows):
+            parts = self.words(found, row)
+            if parts:
+                self.label(parts, colors[row], boxes[row])
+
+    def rows(self, found: Detections) -> list[int]:
+        """What to draw, the least certain first, so that the others lie above."""
+        keep = found.confidence >= self.style.min_confidence
+        if not self.style.show_predicted and "predicted" in found.data:
+            keep &= ~np.array([bool(p) for p in found.data["predicted"]])
+        rows: list[int] = np.flatnonzero(keep)[np.argsort(found.confidence[keep], kind="stable")].tolist()
+        wanted = self.style.wanted_labels()
+        if wanted:
+            names = found.label or [str(c) for c in found.class_id.tolist()]
+            rows = [row for row in rows if names[row].lower() in wanted]
+        return rows
+
+    def color(self, found: Detections, row: int) -> RGB:
+        if self.style.color_by == "class":
+            return color_of(int(found.class_id[row]))
+        track = -1 if found.tracker_id is None else int(found.tracker_id[row])
+        return GREY if track < 0 else color_of(track)
+
+    def inside(self, box: list[int]) -> tuple[int, int, int, int]:
+        """The part of a box within the picture, at least a pixel."""
+        x1, y1 = min(max(box[0], 0), self.width - 1), min(max(box[1], 0), self.height - 1)
+        return x1, y1, max(x1 + 1, min(box[2], self.width)), max(y1 + 1, min(box[3], self.height))
+
+    def words(self, found: Detections, row: int) -> list[str]:
+        style, parts = self.style, []
+        if style.show_labels:
+            parts.append(found.label[row] if found.label is not None else str(found.class_id[row]))
+            if found.attributes is not None:
+                parts += [f" {attribute.label}" for attribute in found.attributes[row]]
+        if style.show_ids and found.tracker_id is not None and found.tracker_id[row] >= 0:
+            parts.append(f" #{found.tracker_id[row]}")
+        if style.show_confidence:
+            parts.append(f" {found.confidence[row]:.2f}")
+        if parts:
+            parts[0] = parts[0].lstrip()
+        return [part[:200] for part in parts if part]
+
+    def keypoints(self, points: NDArray[np.float32], color: RGB) -> None:
+        seen = (points[:, 2] >= self.style.min_keypoint_score) & np.isfinite(points).all(1)
+        places = points[:, :2] - 0.5
+        if len(points) == 17:
+            bones = [places[[a, b]] for a, b in COCO_SKELETON if seen[a] and seen[b]]
+            if bones:
+                self.canvas.lines(np.stack(bones), self.line, color)
+        self.canvas.dots(places[seen], self.line + 1, WHITE if len(points) == 17 else color)
+        if len(points) == 17:
+            self.canvas.dots(places[seen], self.line, color)
+
+    def label(self, parts: list[str], color: RGB, box: list[int]) -> None:
+        """A label above its box; inside or below where that is outside of the picture or taken."""
+        tiles = self.overlay.tile(self.canvas, parts, self.size, color)
+        height, width = tiles[0].shape[:2]
+        x = max(0, min(box[0], self.width - width))
+        x -= x % self.canvas.step
+        choices = [box[1] - height, box[1], box[3], box[3] - height]
+        inside = [y for y in choices if 0 <= y <= self.height - height]
+        free = (y for y in inside if not self.taken[self.cells(x, y, width, height)].any())
+        top = next(free, inside[0] if inside else max(0, min(choices[0], self.height - height)))
+        self.put(x, top, tiles)
+
+    def cells(self, x: int, y: int, width: int, height: int) -> tuple[slice, slice]:
+        return slice(y // CELL, (y + height - 1) // CELL + 1), slice(x // CELL, (x + width - 1) // CELL + 1)
+
+    def put(self, x: int, y: int, tiles: list[NDArray[np.uint8]]) -> None:
+        height, width = tiles[0].shape[:2]
+        self.taken[self.cells(x, y, width, height)] = True
+        self.canvas.paste(x, y, tiles)
+
+    def classifications(self, found: Sequence[Classifications]) -> None:
+        """The best three classes of each classifier, at the top left."""
+        y = 0
+        for classes in found:
+            names = classes.named(None).label or []
+            for name, number, confidence in list(zip(names, classes.class_id.tolist(), classes.confidence))[:3]:
+                if confidence < self.style.min_confidence or y >= self.height:
+                    continue
+                parts = [name[:200], f" {confidence:.2f}"] if self.style.show_confidence else [name[:200]]
+                tiles = self.overlay.tile(self.canvas, parts, self.size, color_of(number))
+                self.put(0, y, tiles)
+                y += tiles[0].shape[0] + self.canvas.step // 2 * (tiles[0].shape[0] % 2)
+
+    def caption(self, text: Text) -> None:
+        """The words at the bottom, wrapped, in at most a third of the picture."""
+        step = self.overlay.line_height(self.size)
+        step += step % self.canvas.step
+        lines = max(1, self.height // 3 // step)
+        wrapped = list(self.overlay.wrap(text.text, self.size, max(1, self.width - self.size), lines))
+        top = max(0, self.height - step * len(wrapped))
+        top -= top % self.canvas.step
+        self.canvas.fill(0, top, self.width, self.height, BLACK)
+        for k, line in enumerate(wrapped):
+            self.put(0, top + k * step, self.overlay.tile(self.canvas, [line], self.size, BLACK))
+
+
+def _whole(xyxy: NDArray[np.float32]) -> list[list[int]]:
+    """Boxes on whole pixels, the far ones pulled in."""
+    boxes: list[list[int]] = np.rint(np.nan_to_num(xyxy).clip(-(2**20), 2**20)).astype(int).tolist()
+    return boxes
