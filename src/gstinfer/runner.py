@@ -18,7 +18,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from gstinfer.errors import ConfigError, GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
@@ -58,13 +57,14 @@ class RunnerConfig:
 class Ticket:
     """Frames of one lane on their way through the model."""
 
-    __slots__ = ("_done", "error", "frames", "lane", "pending", "results", "submitted", "waited")
+    __slots__ = ("_done", "error", "frames", "lane", "model", "pending", "results", "submitted", "waited")
 
     def __init__(self, lane: Lane, frames: Sequence[Frame]) -> None:
         self.lane, self.frames = lane, tuple(frames)
         self.results: list[tuple[Result, ...]] = [()] * len(self.frames)
         self.pending = len(self.frames)
         self.error: BaseException | None = None
+        self.model = ""
         self.submitted = time.monotonic()
         self.waited = 0.0
         self._done = threading.Lock()
@@ -87,6 +87,11 @@ class Ticket:
         if self.error is not None:
             raise self.error
         return self.results
+
+    def wait(self) -> None:
+        """Waits until the model no longer reads the frames' pixels."""
+        with self._done:
+            pass
 
     def _deliver(self, index: int, result: tuple[Result, ...]) -> None:
         self.results[index] = result
@@ -217,7 +222,11 @@ class ModelRunner:
         """Counters so far: batches, frames, mean batch, and seconds by step."""
         frames = sum(size * count for size, count in self.fill.items())
         batches = sum(self.fill.values())
-        found: dict[str, float] = {"batches": batches, "frames": frames, "batch-fill": frames / batches if batches else 0}
+        found: dict[str, float] = {
+            "batches": batches,
+            "frames": frames,
+            "batch-fill": frames / batches if batches else 0,
+        }
         found.update({f"{name}-seconds": value for name, value in self.seconds.items()})
         inner = getattr(self._model.model, "stage_seconds", None) if self._model is not None else None
         for name, value in (inner or {}).items():
@@ -315,6 +324,7 @@ class ModelRunner:
         self.fill[len(frames)] += 1
         for ticket, _ in batch.places:
             ticket.waited = batch.began - ticket.submitted
+            ticket.model = batch.model.text
             self.seconds["wait"] += ticket.waited
         try:
             batch.finish = batch.model.submit(FrameBatch(frames))

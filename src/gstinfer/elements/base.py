@@ -230,7 +230,7 @@ class BatchElement(GstBase.BaseTransform):
 def _structure(name: str, values: dict[str, Any]) -> Any:
     structure = Gst.Structure.new_empty(name)
     for key, value in values.items():
-        if isinstance(value, bool) or isinstance(value, str):
+        if isinstance(value, (bool, str)):
             structure.set_value(key, value)
         elif isinstance(value, int):
             structure.set_value(key, GObject.Value(GObject.TYPE_UINT64, max(0, value)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
-from typing import Any
+from typing import Any, ClassVar
 
 import gi
 
@@ -89,7 +89,7 @@ def post(element: Any, kind: str, text: str, debug: str, domain: int, code: int)
 class LogHandler(logging.Handler):
     """Carries the package's log lines into GStreamer's debug system, category ``gstinfer``."""
 
-    LEVELS = {logging.ERROR: 1, logging.WARNING: 2, logging.INFO: 4, logging.DEBUG: 5}
+    LEVELS: ClassVar[dict[int, int]] = {logging.ERROR: 1, logging.WARNING: 2, logging.INFO: 4, logging.DEBUG: 5}
 
     def __init__(self) -> None:
         super().__init__()

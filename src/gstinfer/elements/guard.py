@@ -53,11 +53,12 @@ def report(element: Any, error: BaseException, kind: str = "error") -> None:
     post(element, kind, text, debug, domain.quark(), int(code))
 
 
-def guard(failed: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def guard(failed: Any, flow: Callable[[Any], Any] = lambda value: value) -> Callable[..., Callable[..., Any]]:
     """Decorates a vfunc: an exception is posted as an element error, once, and ``failed`` is returned.
 
     Args:
         failed: What the vfunc returns on an error.
+        flow: Puts a flow return into the form that the vfunc returns.
     """
 
     def decorate(vfunc: Callable[..., Any]) -> Callable[..., Any]:
@@ -66,9 +67,9 @@ def guard(failed: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             try:
                 return vfunc(self, *arguments)
             except Flushed:
-                return Gst.FlowReturn.FLUSHING
+                return flow(Gst.FlowReturn.FLUSHING)
             except DropFrame:
-                return DROPPED
+                return flow(DROPPED)
             except Exception as error:
                 if not self.failed:
                     self.failed = True

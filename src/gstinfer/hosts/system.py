@@ -65,7 +65,7 @@ class _Opened:
         planes = plane_views(mapping, video.name, video.width, video.height, offsets, strides)
         self.frame = BufferFrame(
             Image(video.name, planes, video.width, video.height, video.color),
-            lambda: host.metas.read(buffer, video.size, video.pixel_aspect),
+            lambda: host.metas.read(self.buffer, video.size, video.pixel_aspect),
             stream_id=stream.stream_id,
             pts=pts(buffer),
             sequence=stream.sequence,

@@ -7,17 +7,22 @@ Example::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
-from gstinfer.elements.compat import GObject, Gst
-from gstinfer.elements.guard import report
+from gstinfer.elements.compat import GObject, Gst, GstBase
+from gstinfer.elements.guard import guard, report
+from gstinfer.elements.infer.inflight import FramesInFlight
+from gstinfer.elements.infer.lateness import Lateness
 from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
 from gstinfer.image import Device
 
 __all__ = ["PyInfer"]
+
+SERIALIZED = 1 << 2
+"""GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
 
 
 class PyInfer(BatchElement):
@@ -30,17 +35,33 @@ class PyInfer(BatchElement):
         "Runs any Python, ONNX or other model on video and writes its results as metadata",
         "gstinfer",
     )
-    __gproperties__ = {
+    __gproperties__: ClassVar[dict[str, Any]] = {
         **gproperties(options),
         "stats": (Gst.Structure, "Statistics", "Counters and seconds by step", GObject.ParamFlags.READABLE),
     }
+    # nvinfer's signal: status 0 when the model of this spec runs now, 1 when the old one stays.
+    __gsignals__: ClassVar[dict[str, Any]] = {
+        "model-updated": (GObject.SignalFlags.RUN_LAST, None, (int, str)),
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lateness = Lateness(self)
+        self.in_flight: FramesInFlight | None = None
 
     def make_stage(self, settings: Any) -> InferStage:
+        self.in_flight = FramesInFlight(self, settings.frames_in_flight) if settings.frames_in_flight > 1 else None
         if settings.device != "auto":
             Device.parse(settings.device)
         elif not _gpu_possible():
             settings.device = "cpu"
-        return InferStage(settings, parse_arguments(settings.model_args), lambda error: report(self, error, "warning"))
+        return InferStage(
+            settings,
+            parse_arguments(settings.model_args),
+            lambda error: report(self, error, "warning"),
+            self.lateness.late,
+            self.model_updated,
+        )
 
     def offered_hosts(self) -> tuple[str, ...]:
         device = self.settings.device if self.settings is not None else self.wishes.get("device", "auto")
@@ -51,11 +72,57 @@ class PyInfer(BatchElement):
     def apply(self, name: str, value: Any) -> None:
         super().apply(name, value)
         if name == "model":
-            raise ConfigError("model cannot change while the element runs yet", hint="set the element to READY first")
-        self.stage.change(name, value)
+            self.stage.swap(value)
+        elif name == "model_args":
+            self.stage.arguments = parse_arguments(value)
+        else:
+            self.stage.change(name, value)
 
-    def host_options(self) -> dict[str, Any]:
-        return {}
+    def do_get_property(self, pspec: Any) -> Any:
+        if pspec.name == "model" and self.stage is not None:
+            return self.stage.running
+        return super().do_get_property(pspec)
+
+    def model_updated(self, spec: str, error: BaseException | None) -> None:
+        """Tells applications how a change of the model went: signal and element message. Worker thread."""
+        if error is not None:
+            self.wishes["model"] = self.stage.running if self.stage is not None else self.wishes.get("model", "")
+        structure = Gst.Structure.new_empty("gstinfer-model-updated")
+        structure.set_value("model", spec)
+        structure.set_value("status", 0 if error is None else 1)
+        structure.set_value("reason", "" if error is None else str(error))
+        self.post_message(Gst.Message.new_element(self, structure))
+        self.emit("model-updated", 0 if error is None else 1, spec)
+
+    @guard(Gst.FlowReturn.ERROR)
+    def do_transform_ip(self, buffer: Any) -> Any:
+        if self.in_flight is None:
+            return super().do_transform_ip(buffer)
+        self.in_flight.enter(buffer)
+        return Gst.FlowReturn.OK
+
+    @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
+    def do_generate_output(self) -> tuple[Any, Any]:
+        flow, buffer = GstBase.BaseTransform.do_generate_output(self)
+        if self.in_flight is None or flow != Gst.FlowReturn.OK:
+            return flow, buffer
+        return self.in_flight.leave(buffer)
+
+    def before_event(self, event: Any) -> None:
+        if event.type == Gst.EventType.SEGMENT:
+            self.lateness.segment_event(event)
+        if self.in_flight is not None and self.stage is not None:
+            if event.type == Gst.EventType.FLUSH_STOP:
+                self.in_flight.clear()
+            elif event.type & SERIALIZED:
+                self.in_flight.drain()
+        super().before_event(event)
+
+    @guard(False)
+    def do_stop(self) -> bool:
+        if self.in_flight is not None:
+            self.in_flight.clear()
+        return bool(super().do_stop())
 
 
 def parse_arguments(text: str) -> dict[str, Any]:

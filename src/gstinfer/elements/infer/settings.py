@@ -25,16 +25,33 @@ class InferSettings(Settings):
     model = option(
         str, "", "Model: a ready one (nanodet-coco), a file (yolo.onnx), module:Name or file.py:Name", mutable=True
     )
-    model_args = option(str, "", "Keyword arguments for the model: key=value, key=value")
+    model_args = option(
+        str,
+        "",
+        "Keyword arguments for the model: key=value, key=value; a change applies to the next model",
+        mutable=True,
+    )
+    model_watch = option(bool, False, "Load the model again when its file has new content")
     device = option(str, "auto", "Where the model runs: auto (where the frames are), cpu, cuda or cuda:N")
     batch_size = option(int, 0, "Most frames in one batch; 0 for one of each stream", minimum=0, maximum=1024)
     batch_timeout = option(int, 10_000, "Microseconds an open batch waits after the model became free", minimum=0)
     model_instance_id = option(str, "", "Elements with the same id share one model and its batches")
     confidence_threshold = option(
-        float, None, "Least confidence of an object; -1 for the model's own", minimum=0, maximum=1, unset=-1.0, mutable=True
+        float,
+        None,
+        "Least confidence of an object; -1 for the model's own",
+        minimum=0,
+        maximum=1,
+        unset=-1.0,
+        mutable=True,
     )
     iou_threshold = option(
-        float, None, "Overlap above which the weaker box goes; -1 for the model's own", minimum=0, maximum=1, unset=-1.0,
+        float,
+        None,
+        "Overlap above which the weaker box goes; -1 for the model's own",
+        minimum=0,
+        maximum=1,
+        unset=-1.0,
         mutable=True,
     )
     labels = option(str, "", "Class names: a file with one per line, or a,b,c", mutable=True)
@@ -44,12 +61,12 @@ class InferSettings(Settings):
     )
     input_size = option(str, "", "Input size as WIDTHxHEIGHT or one number; empty for the model's own")
     resize = option(
-        str, "", "How a frame becomes the input; empty for the model's own",
+        str,
+        "",
+        "How a frame becomes the input; empty for the model's own",
         choices=("", "letterbox", "letterbox-topleft", "stretch"),
     )
-    pad_value = option(
-        int, None, "Grey level of the padding; -1 for the model's own", minimum=0, maximum=255, unset=-1
-    )
+    pad_value = option(int, None, "Grey level of the padding; -1 for the model's own", minimum=0, maximum=255, unset=-1)
     color = option(str, "", "Channel order of the input; empty for the model's own", choices=("", "rgb", "bgr", "gray"))
     scale = option(float, None, "Factor on 0..255 pixels; -1 for the model's own", minimum=0, unset=-1.0)
     mean = option(str, "", "Subtracted after scaling: one value or one per channel, a,b,c")
@@ -63,9 +80,20 @@ class InferSettings(Settings):
     infer_on_gie_id = option(int, -1, "Objects of this element only; -1 for all (process-mode 2)", minimum=-1)
     infer_on_class_ids = option(str, "", "Objects of these classes only, as 0:2:3 (process-mode 2)", check=_ids)
     filter_out_class_ids = option(str, "", "Classes that are left out, as 0;2;3", check=_ids)
+    on_late = option(
+        str,
+        "auto",
+        "A frame of a live source whose turn has passed: skip inference, drop it or wait; auto skips",
+        choices=("auto", "skip", "drop", "wait"),
+    )
+    frames_in_flight = option(
+        int, 1, "Frames of one stream in flight: above 1 decoding, inference and drawing overlap", minimum=1, maximum=64
+    )
     stream_id = option(str, "", "Name of the stream; empty for the id of its STREAM_START")
     on_error = option(
-        str, "stop", "When the model fails on a frame: stop, pass it on uninferred, or drop it",
+        str,
+        "stop",
+        "When the model fails on a frame: stop, pass it on uninferred, or drop it",
         choices=("stop", "pass", "drop"),
     )
 

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,15 @@ from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
-from gstinfer.runner import Lane, ModelRunner, RunnerConfig, release, share
+from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
+from gstinfer.swap import ModelSwap, Watch
 
-__all__ = ["InferStage", "build_model"]
+__all__ = ["InferStage", "Pending", "build_model"]
 
 log = logging.getLogger(__name__)
+
+STAGE_COUNTS = ("inferred", "skipped", "late-skipped", "late-dropped", "errors", "dropped", "swaps")
+"""Fates of a frame, and models exchanged, in the order that ``stats`` shows them."""
 
 
 def build_model(settings: InferSettings, arguments: Mapping[str, Any]) -> LoadedModel:
@@ -64,13 +69,42 @@ def _class_ids(text: str) -> np.ndarray[Any, Any]:
     return np.array([int(part) for part in parts if part.strip()], np.int32)
 
 
+class Pending:
+    """A batch on its way; ``ticket`` is None where nothing is awaited."""
+
+    __slots__ = ("batch", "stage", "ticket")
+
+    def __init__(self, stage: InferStage, batch: FrameBatch, ticket: Ticket | None) -> None:
+        self.stage, self.batch, self.ticket = stage, batch, ticket
+
+    @property
+    def done(self) -> bool:
+        return self.ticket is None or self.ticket.done
+
+    def wait(self) -> None:
+        """Waits until the model no longer reads the pixels."""
+        if self.ticket is not None:
+            self.ticket.wait()
+
+    def finish(self) -> None:
+        """Waits for the results and puts them onto the frames.
+
+        Raises:
+            Flushed, ModelError, DropFrame: As the settings say.
+        """
+        if self.ticket is not None:
+            self.stage._finish(self.batch, self.ticket)
+
+
 class InferStage:
     """Runs a model on whole frames.
 
     Args:
         settings: Checked properties.
         arguments: ``model-args`` as keyword arguments.
-        notify: Called with an error that the stage survived, from the streaming thread.
+        notify: Called with an error that the stage survived, from the streaming thread or the swap's worker.
+        late: Whether the turn of a frame with this PTS has passed.
+        updated: Called on the swap's worker with a spec and None, or the error that kept the old model.
     """
 
     def __init__(
@@ -78,13 +112,18 @@ class InferStage:
         settings: InferSettings,
         arguments: Mapping[str, Any] | None = None,
         notify: Callable[[BaseException], None] | None = None,
+        late: Callable[[int | None], bool] = lambda pts: False,
+        updated: Callable[[str, BaseException | None], None] = lambda spec, error: None,
     ) -> None:
+        self.late, self.updated = late, updated
         self.settings, self.arguments = settings, dict(arguments or {})
         self.notify = notify or (lambda error: log.warning("%s", error))
         self.runner: ModelRunner | None = None
         self.lane: Lane | None = None
         self.counts: Counter[str] = Counter()
         self._batches = 0
+        self._swap: ModelSwap | None = None
+        self._watching: Watch | None = None
         self._excluded = _class_ids(settings.filter_out_class_ids)
         self._refuse()
 
@@ -108,7 +147,9 @@ class InferStage:
             return
         settings = self.settings
         arguments = ", ".join(f"{k}={v!r}" for k, v in sorted(self.arguments.items()))
-        chosen = ", ".join(f"{n}={v!r}" for n in MODEL_SETTINGS if (v := getattr(settings, n)) not in (None, "", "auto"))
+        chosen = ", ".join(
+            f"{n}={v!r}" for n in MODEL_SETTINGS if (v := getattr(settings, n)) not in (None, "", "auto")
+        )
         config = RunnerConfig(
             settings.model,
             device,
@@ -124,23 +165,45 @@ class InferStage:
 
         self.runner = share(settings.model_instance_id, config, load)
         self.lane = self.runner.attach()
+        self._swap = ModelSwap(self.runner, self._swapped)
+        self._watch()
 
     def process(self, batch: FrameBatch) -> None:
+        self.submit(batch).finish()
+
+    def submit(self, batch: FrameBatch) -> Pending:
+        """Starts a batch; its frames get their results when the pending is finished.
+
+        Raises:
+            Flushed: The lane was flushed.
+            DropFrame: A late frame is to be dropped.
+        """
         if self.lane is None:
             self.open(batch.device)
         assert self.lane is not None
         self._batches += 1
         if self.settings.interval and (self._batches - 1) % (self.settings.interval + 1):
-            self.counts["skipped"] += len(batch)
-            self._pass(batch)
-            return
+            return self._skipped(batch, "skipped")
+        if self.settings.on_late != "wait" and len(batch) and self.late(batch[0].pts):
+            if self.settings.on_late == "drop":
+                self.counts["late-dropped"] += len(batch)
+                raise DropFrame
+            return self._skipped(batch, "late-skipped")
+        return Pending(self, batch, self.lane.submit(batch.frames))
+
+    def _skipped(self, batch: FrameBatch, reason: str) -> Pending:
+        self.counts[reason] += len(batch)
+        self._pass(batch)
+        return Pending(self, batch, None)
+
+    def _finish(self, batch: FrameBatch, ticket: Ticket) -> None:
         try:
-            results = self.lane.submit(batch.frames).result()
+            results = ticket.result()
         except ModelError as error:
             self._failed(batch, error)
             return
         for frame, result in zip(batch, results):
-            frame.results = self._annotated(frame.results, frame.stream_id, result)
+            frame.results = self._annotated(frame.results, frame.stream_id, result, ticket.model)
         self.counts["inferred"] += len(batch)
 
     def _failed(self, batch: FrameBatch, error: ModelError) -> None:
@@ -156,13 +219,11 @@ class InferStage:
 
     def _pass(self, batch: FrameBatch) -> None:
         for frame in batch:
-            frame.results = replace(
-                frame.results, inferred=False, model=self.settings.model, stream_id=frame.stream_id
-            )
+            frame.results = replace(frame.results, inferred=False, model=self.running, stream_id=frame.stream_id)
 
-    def _annotated(self, before: FrameResults, stream_id: str, results: tuple[Result, ...]) -> FrameResults:
+    def _annotated(self, before: FrameResults, stream_id: str, results: tuple[Result, ...], model: str) -> FrameResults:
         now = FrameResults(
-            self.settings.model,
+            model,
             True,
             before.detections,
             list(before.classifications),
@@ -206,6 +267,52 @@ class InferStage:
         else:
             raise ConfigError(f"{name.replace('_', '-')} does not apply to {loaded.text}")
 
+    @property
+    def running(self) -> str:
+        """Spec of the model that is running, or that will."""
+        return self.runner.config.spec if self.runner is not None else self.settings.model
+
+    def swap(self, spec: str) -> None:
+        """Loads another model on a worker and exchanges it between two batches; ``updated`` tells how it went.
+
+        Other settings stay as they are and apply to the new model. Returns at once.
+
+        Raises:
+            ConfigError: The spec names nothing.
+        """
+        ModelSpec.parse(spec)
+        if self.runner is None or self._swap is None:
+            self.settings.model = spec
+            return
+        settings, arguments = InferSettings(**{**self.settings.values(), "model": spec}), dict(self.arguments)
+        device = self.runner.config.device
+
+        def load() -> LoadedModel:
+            loaded = build_model(settings, arguments)
+            loaded.load(device)
+            return loaded
+
+        self._swap.request(spec, load)
+
+    def _swapped(self, spec: str, error: BaseException | None) -> None:
+        if error is None:
+            self.settings.model = spec
+            self.counts["swaps"] += 1
+            self._watch()
+        else:
+            self.notify(error)
+        self.updated(spec, error)
+
+    def _watch(self) -> None:
+        """Follows the file of the running model, if that is asked for and it has one."""
+        if self._watching is not None:
+            self._watching.close()
+            self._watching = None
+        spec = ModelSpec.parse(self.settings.model)
+        path = Path(spec.target if spec.kind == "runtime" else spec.name)
+        if self.settings.model_watch and path.is_file():
+            self._watching = Watch(path, lambda: self.swap(self.settings.model))
+
     def reset(self, stream_id: str) -> None:
         if self.lane is not None:
             self.lane.idle()
@@ -220,6 +327,10 @@ class InferStage:
             self.lane.flush()
 
     def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.close()
+        if self._swap is not None:
+            self._swap.close()
         lane, self.lane = self.lane, None
         runner, self.runner = self.runner, None
         if lane is not None:
@@ -229,7 +340,7 @@ class InferStage:
 
     def stats(self) -> dict[str, Any]:
         """Counts of frames by fate, of dropped objects by reason, and seconds by step."""
-        found: dict[str, Any] = {key: self.counts[key] for key in ("inferred", "skipped", "errors", "dropped")}
+        found: dict[str, Any] = {key: self.counts[key] for key in STAGE_COUNTS}
         if self.runner is not None:
             found.update(self.runner.stats())
             if self.runner.model is not None:

@@ -7,7 +7,7 @@ Example::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
 from gstinfer.elements.compat import GObject, Gst
@@ -28,7 +28,7 @@ class PyOverlay(BatchElement):
         "Draws boxes, labels, ids, masks and texts on video, in place and in any format",
         "gstinfer",
     )
-    __gproperties__ = {
+    __gproperties__: ClassVar[dict[str, Any]] = {
         **gproperties(options),
         "stats": (Gst.Structure, "Statistics", "Counters", GObject.ParamFlags.READABLE),
     }

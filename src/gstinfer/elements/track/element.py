@@ -7,7 +7,7 @@ Example::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
 from gstinfer.elements.compat import GObject, Gst
@@ -26,7 +26,7 @@ class PyTrack(BatchElement):
         "Gives detected objects an id that stays with them, per stream",
         "gstinfer",
     )
-    __gproperties__ = {
+    __gproperties__: ClassVar[dict[str, Any]] = {
         **gproperties(options),
         "stats": (Gst.Structure, "Statistics", "Counters", GObject.ParamFlags.READABLE),
     }
