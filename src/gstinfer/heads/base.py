@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
+from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
 from gstinfer.results import Result
 
@@ -67,13 +68,33 @@ class Thresholds:
 class Head(ABC):
     """Decodes one family of outputs.
 
+    Args:
+        info: The network; shapes and names are bound here, once.
+        layout: ``"auto"``, or for the families of ``layouts`` where the columns of a candidate lie.
+
     Attributes:
         name: The value of the ``head`` property that names it.
         thresholds: The family's own defaults.
+        layouts: Whether ``layout`` means something for the family.
+        labels: Names of the decoded class ids: the network's own, else the family's where they are known for sure.
+
+    Raises:
+        ConfigError: The outputs or the labels do not fit the family, or the layout is ambiguous.
     """
 
     name: ClassVar[str]
     thresholds: ClassVar[Thresholds] = Thresholds()
+    layouts: ClassVar[bool] = False
+
+    def __init__(self, info: NetworkInfo, layout: str = "auto") -> None:
+        if layout != "auto" and not self.layouts:
+            raise ConfigError(f"layout={layout} means nothing for head={self.name}", hint="leave layout=auto")
+        self.info, self.layout = info, layout
+        self.labels: Sequence[str] | Mapping[int, str] | None = info.labels
+
+    def feeds(self, transforms: Sequence[ImageTransform]) -> dict[str, NDArray[Any]]:
+        """Arrays for the inputs besides the picture, by input name, one row per transform."""
+        return {}
 
     @classmethod
     def preprocessing(cls, info: NetworkInfo) -> dict[str, Any]:
