@@ -71,7 +71,7 @@ def _flags(rotation: bool, sanitize: str | None) -> list[str]:
 
 def _stamp(rotation: bool, sanitize: str | None) -> str:
     digest = hashlib.sha256(f"{rotation} {sanitize}".encode())
-    for path in sorted(SOURCE.glob("*.[ch]")) + [SOURCE / "build.py"]:
+    for path in [*sorted(SOURCE.glob("*.[ch]")), SOURCE / "build.py"]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -150,9 +150,7 @@ class Standin:
         """Run a command; read back the counters it left at exit."""
         counters = self.directory / f"counters-{os.getpid()}-{id(command)}.json"
         environment = self.environment(**{"NVDS_STANDIN_COUNTERS": str(counters), **extra})
-        result = subprocess.run(
-            command, capture_output=True, text=True, env=environment, timeout=timeout, check=False
-        )
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, check=False)
         run = Run(result.returncode, result.stdout, result.stderr)
         if counters.is_file():
             run.counters = json.loads(counters.read_text())
