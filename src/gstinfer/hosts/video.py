@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,7 @@ class VideoFormat:
     """Raw video under fixed caps.
 
     Attributes:
-        name: GStreamer's name of the format, a key of ``FORMATS``.
+        name: GStreamer's name of the format.
         width: Pixels.
         height: Pixels.
         color: Matrix and range.
@@ -44,11 +45,11 @@ class VideoFormat:
         return self.width, self.height
 
     @classmethod
-    def of(cls, caps: Any) -> VideoFormat:
+    def of(cls, caps: Any, formats: Collection[str] = FORMATS) -> VideoFormat:
         """Reads fixed ``Gst.Caps``.
 
         Raises:
-            ConfigError: They are not raw video of a format in ``FORMATS``.
+            ConfigError: They are not raw video of one of ``formats``.
         """
         import gi
 
@@ -65,9 +66,9 @@ class VideoFormat:
                 hint="decode and convert before this element: decodebin ! videoconvert",
             )
         name = info.finfo.name
-        if name not in FORMATS:
+        if name not in formats:
             raise ConfigError(
-                f"pixel format {name} is not read in place; supported: {', '.join(FORMATS)}",
+                f"pixel format {name} is not read in place; supported: {', '.join(formats)}",
                 hint="put videoconvert before this element",
             )
         planes = info.finfo.n_planes

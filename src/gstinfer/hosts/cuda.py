@@ -1,0 +1,282 @@
+"""Frames in CUDA memory (``nvh264dec``, ``cudaupload`` and their kin), read in place.
+
+GStreamer maps such memory to a device pointer when ``GST_MAP_CUDA`` is among the flags; pitch and plane offsets come from
+``GstVideoMeta``. Up to GStreamer 1.22 the decoder waits for its own copy; from 1.24 on work may still be pending on the
+memory's stream, and ``gst_cuda_memory_sync`` waits for it. A buffer stays mapped until all GPU work that reads its
+planes has finished: kernels of this package leave an event with the plane (``keep_until``), and leaving ``open`` waits.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gstinfer.errors import HostError, MissingDependencyError
+from gstinfer.frames import FrameBatch
+from gstinfer.hosts import caps_of
+from gstinfer.hosts.frame import BufferFrame
+from gstinfer.hosts.gstbuffer import Mapping, capture_time, function, library, pts, video_meta
+from gstinfer.hosts.metas import MetaCodec
+from gstinfer.hosts.video import VideoFormat
+from gstinfer.image import FORMATS, Device, Image
+
+if TYPE_CHECKING:
+    from gstinfer.hosts import HostStream
+
+__all__ = ["MAP_CUDA", "CudaHost", "Plane", "planes_of"]
+
+MAP_CUDA = 1 << 17
+"""``GST_MAP_CUDA``: ``GST_MAP_FLAG_LAST << 1``."""
+
+
+class _CudaMemory(C.Structure):
+    """``GstMemory``, then the first field of ``GstCudaMemory``."""
+
+    _fields_ = (
+        ("mini_object", C.c_size_t),
+        ("refcount", C.c_int),
+        ("lockstate", C.c_int),
+        ("flags", C.c_uint),
+        ("functions", C.c_void_p * 3),
+        ("priv_uint", C.c_uint),
+        ("priv_pointer", C.c_void_p),
+        ("allocator", C.c_void_p),
+        ("parent", C.c_void_p),
+        ("maxsize", C.c_size_t),
+        ("align", C.c_size_t),
+        ("offset", C.c_size_t),
+        ("size", C.c_size_t),
+        ("context", C.c_void_p),
+    )
+
+
+class _Library:
+    """What is called of libgstcuda, libgstreamer and libgobject.
+
+    Raises:
+        HostError: libgstcuda or NVIDIA's driver is missing.
+    """
+
+    def __init__(self) -> None:
+        cuda = library("libgstcuda-1.0.so.0", releases_gil=True)
+        # Any other call aborts when the plugin came from the registry cache and nothing has loaded the driver yet.
+        if not function(cuda, "gst_cuda_load_library", C.c_int)():
+            raise HostError("NVIDIA's driver library (libcuda.so.1) cannot be loaded", hint="use device=cpu")
+        self.is_cuda = function(cuda, "gst_is_cuda_memory", C.c_int, C.c_void_p)
+        self.sync = None
+        if hasattr(cuda, "gst_cuda_memory_sync"):
+            self.sync = function(cuda, "gst_cuda_memory_sync", None, C.c_void_p)
+        gst, gobject = library("libgstreamer-1.0.so.0"), library("libgobject-2.0.so.0")
+        self.memories = function(gst, "gst_buffer_n_memory", C.c_uint, C.c_void_p)
+        self.memory = function(gst, "gst_buffer_peek_memory", C.c_void_p, C.c_void_p, C.c_uint)
+        self._get = gobject["g_object_get"]
+        self._get.restype = None
+
+    def device_of(self, memory: int) -> int:
+        """Index of the GPU that a memory lies on."""
+        index = C.c_uint(0)
+        context = C.c_void_p(_CudaMemory.from_address(memory).context)
+        self._get(context, C.c_char_p(b"cuda-device-id"), C.byref(index), C.c_void_p(None))
+        return int(index.value)
+
+
+@lru_cache(maxsize=1)
+def _library() -> _Library:
+    return _Library()
+
+
+class _Hold:
+    """A mapped buffer and the GPU work that still reads it."""
+
+    __slots__ = ("events", "mapping")
+
+    def __init__(self, mapping: Mapping) -> None:
+        self.mapping = mapping
+        self.events: list[Any] = []
+
+    def wait(self) -> None:
+        events, self.events = self.events, []
+        for event in events:
+            event.synchronize()
+
+
+class Plane:
+    """One plane in device memory: torch, CuPy and cuda-python take it as it is, through the CUDA array interface.
+
+    Its memory stays mapped as long as this object, or an array made from it, lives. With ``cuda=False`` it is the same
+    over system memory, for NumPy.
+
+    Args:
+        hold: The mapped buffer.
+        address: Of the first byte.
+        shape: In samples.
+        strides: In bytes.
+        device: GPU index, or None for system memory.
+        readonly: Whether the pixels may not be changed.
+    """
+
+    def __init__(
+        self,
+        hold: _Hold,
+        address: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        device: int | None,
+        readonly: bool,
+    ) -> None:
+        self._hold, self._device = hold, device
+        self.shape, self.strides = shape, strides
+        face = {
+            "version": 3,
+            "shape": shape,
+            "strides": strides,
+            "typestr": "|u1",
+            "data": (address, readonly),
+        }
+        if device is None:
+            self.__array_interface__ = face
+        else:
+            # stream None: whatever wrote the pixels has finished, see CudaHost.
+            self.__cuda_array_interface__ = {**face, "stream": None}
+
+    def keep_until(self, event: Any) -> None:
+        """The buffer stays mapped until an event with ``synchronize()`` has happened."""
+        self._hold.events.append(event)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0) if self._device is None else (2, self._device)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        try:
+            import torch
+        except ImportError as error:
+            raise MissingDependencyError("torch", extra="torch", purpose="DLPack of a plane in CUDA memory") from error
+        place = "cpu" if self._device is None else f"cuda:{self._device}"
+        return torch.as_tensor(self, device=place).__dlpack__(**options)
+
+
+def planes_of(
+    hold: _Hold, video: VideoFormat, offsets: Any, strides: Any, device: int | None, readonly: bool
+) -> tuple[str, tuple[Plane, ...]]:
+    """The planes of a mapped buffer and the format they have.
+
+    P010 is handed on as NV12 of its upper bytes: samples two bytes apart, eight of the ten bits.
+
+    Raises:
+        HostError: The planes do not fit into the buffer.
+    """
+    name, width = (("NV12", 2) if video.name == "P010_10LE" else (video.name, 1))
+    first, size = hold.mapping.__array_interface__["data"][0], hold.mapping.size
+    planes = []
+    for number, shape in enumerate(FORMATS[name].plane_shapes(video.width, video.height)):
+        offset, pitch = int(offsets[number]), int(strides[number])
+        sample = (shape[2] if len(shape) == 3 else 1) * width
+        row = shape[1] * sample
+        end = offset + (shape[0] - 1) * pitch + row
+        if pitch < row or end > size:
+            raise HostError(
+                f"plane {number} of a {video.name} frame of {video.width}x{video.height} does not fit: offset {offset}, "
+                f"pitch {pitch}, {row} bytes a row, {end} bytes needed, {size} in the buffer",
+                hint="the buffer does not match its caps",
+            )
+        steps = (pitch, sample, width) if len(shape) == 3 else (pitch, sample)
+        planes.append(Plane(hold, first + offset + width - 1, shape, steps, device, readonly))
+    return name, tuple(planes)
+
+
+class CudaHost:
+    """Opens buffers in CUDA memory.
+
+    Args:
+        caps: Fixed ``Gst.Caps`` of raw video.
+        stream: Facts about the pad's stream.
+        write_meta: See ``metas.MetaCodec``.
+        cuda: False opens system memory in the same way, to be tried where no GPU is.
+
+    Raises:
+        ConfigError: A format that is not read in place.
+        HostError: libgstcuda or the driver is missing.
+    """
+
+    CAPS = caps_of("cuda")
+    """What an element offers on its pads for this host."""
+
+    passthrough = False
+
+    def __init__(self, caps: Any, stream: HostStream, *, write_meta: str = "auto", cuda: bool = True) -> None:
+        self.format = VideoFormat.of(caps, (*FORMATS, "P010_10LE"))
+        self.metas = MetaCodec(write_meta)
+        self.stream = stream
+        self.cuda = cuda
+        self.device: int | None = None
+        if cuda:
+            _library()
+
+    def open(self, buffer: Any, *, write: bool = False) -> _Opened:
+        """The buffer's one frame, see ``Host.open``."""
+        return _Opened(self, buffer, write)
+
+    def close(self) -> None:
+        """Holds nothing between buffers."""
+
+    def map(self, buffer: Any, write: bool) -> _Hold:
+        """Maps a buffer's memory to a device pointer, and waits for work that is pending on it.
+
+        Raises:
+            HostError: It is no CUDA memory, or in several pieces.
+        """
+        if not self.cuda:
+            return _Hold(Mapping(buffer, write=write))
+        gst = _library()
+        count, memory = gst.memories(hash(buffer)), gst.memory(hash(buffer), 0)
+        if count != 1 or not gst.is_cuda(memory):
+            raise HostError(
+                f"the buffer holds {count} memories, the first {'is' if memory and gst.is_cuda(memory) else 'is no'} "
+                "CUDA memory; expected one piece of CUDA memory",
+                hint="put cudadownload ! cudaupload before this element",
+            )
+        hold = _Hold(Mapping(buffer, write=write, flags=MAP_CUDA))
+        if gst.sync is not None:
+            gst.sync(memory)
+        if self.device is None:
+            self.device = gst.device_of(memory)
+        return hold
+
+
+class _Opened:
+    """One buffer while a stage works on it."""
+
+    __slots__ = ("buffer", "frame", "hold", "host", "write")
+
+    def __init__(self, host: CudaHost, buffer: Any, write: bool) -> None:
+        self.host, self.buffer, self.write = host, buffer, write
+
+    def __enter__(self) -> FrameBatch:
+        host, buffer = self.host, self.buffer
+        video, stream, meta = host.format, host.stream, video_meta(buffer)
+        self.hold = hold = host.map(buffer, self.write)
+        offsets, strides = (video.offsets, video.strides) if meta is None else (meta.offset, meta.stride)
+        name, planes = planes_of(hold, video, offsets, strides, host.device, not self.write)
+        device = Device() if host.device is None else Device("cuda", host.device)
+        self.frame = BufferFrame(
+            Image(name, planes, video.width, video.height, video.color, device),
+            lambda: host.metas.read(buffer, video.size, video.pixel_aspect),
+            stream_id=stream.stream_id,
+            pts=pts(buffer),
+            sequence=stream.sequence,
+            time=capture_time(buffer),
+            source=stream.source,
+        )
+        stream.sequence += 1
+        return FrameBatch((self.frame,))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        frame, video = self.frame, self.host.format
+        frame.close()
+        self.hold.wait()
+        if kind is None and frame.changed:
+            self.host.metas.write(self.buffer, frame.results, video.size, video.pixel_aspect)
