@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +48,7 @@ class Canvas:
         self.width, self.height = image.size
         self.format, self.color = image.format, image.color
         self.step = 2 if image.layout.is_yuv else 1
+        self._colors: dict[RGB, tuple[tuple[int, ...], ...]] = {}
         self._back: list[tuple[Pixels, Pixels]] = []
         self._planes = [_Plane(self._drawable(p), int(i > 0)) for i, p in enumerate(image.planes)]
 
@@ -69,28 +71,35 @@ class Canvas:
         self._back.append((plane, copy))
         return copy
 
-    def _with(self, rgb: RGB) -> Any:
-        return zip(self._planes, plane_values(self.format, self.color, rgb))
+    def _values(self, rgb: RGB) -> tuple[tuple[int, ...], ...]:
+        values = self._colors.get(rgb)
+        if values is None:
+            values = self._colors[rgb] = plane_values(self.format, self.color, rgb)
+        return values
+
+    def _with(self, rgb: RGB) -> Iterator[tuple[_Plane, tuple[int, ...]]]:
+        return zip(self._planes, self._values(rgb))
 
     def fill(self, x1: int, y1: int, x2: int, y2: int, rgb: RGB) -> None:
         """Fills columns x1..x2-1 of rows y1..y2-1."""
-        import cv2
-
         x1, y1, x2, y2 = max(0, x1), max(0, y1), min(self.width, x2), min(self.height, y2)
-        if x2 <= x1 or y2 <= y1:
-            return
-        for (pixels, s), value in self._with(rgb):
-            cv2.rectangle(pixels, (x1 >> s, y1 >> s), ((x2 + s >> s) - 1, (y2 + s >> s) - 1), value, cv2.FILLED)
+        if x2 > x1 and y2 > y1:
+            for (pixels, s), value in self._with(rgb):
+                _fill(pixels, x1 >> s, y1 >> s, x2 + s >> s, y2 + s >> s, value)
 
     def box(self, x1: int, y1: int, x2: int, y2: int, width: int, rgb: RGB) -> None:
-        """The border of columns x1..x2-1 and rows y1..y2-1, drawn inwards."""
+        """The border of columns x1..x2-1 and rows y1..y2-1, drawn inwards; the box lies inside the picture."""
         if 2 * width >= min(x2 - x1, y2 - y1):
             self.fill(x1, y1, x2, y2, rgb)
             return
-        self.fill(x1, y1, x2, y1 + width, rgb)
-        self.fill(x1, y2 - width, x2, y2, rgb)
-        self.fill(x1, y1 + width, x1 + width, y2 - width, rgb)
-        self.fill(x2 - width, y1 + width, x2, y2 - width, rgb)
+        for (pixels, s), value in self._with(rgb):
+            left, top, right, bottom = x1 >> s, y1 >> s, x2 + s >> s, y2 + s >> s
+            inner_left, inner_top = x1 + width + s >> s, y1 + width + s >> s
+            inner_right, inner_bottom = x2 - width >> s, y2 - width >> s
+            _fill(pixels, left, top, right, inner_top, value)
+            _fill(pixels, left, inner_bottom, right, bottom, value)
+            _fill(pixels, left, inner_top, inner_left, inner_bottom, value)
+            _fill(pixels, inner_right, inner_top, right, inner_bottom, value)
 
     def lines(self, points: NDArray[np.float32], width: int, rgb: RGB, *, closed: bool = False) -> None:
         """Strokes between points.
@@ -139,7 +148,7 @@ class Canvas:
         """Mixes ``colors[n - 1]`` into the pixels where a map says n; it spans the picture at any size, 0 is left."""
         import cv2
 
-        tables = [plane_values(self.format, self.color, rgb) for rgb in [(0, 0, 0), *colors]]
+        tables = [self._values(rgb) for rgb in [(0, 0, 0), *colors]]
         for k, (pixels, _) in enumerate(self._planes):
             sized = cv2.resize(numbers, pixels.shape[1::-1], interpolation=cv2.INTER_NEAREST)
             table = np.zeros((256, len(tables[0][k])), np.uint8)
@@ -149,15 +158,15 @@ class Canvas:
             cv2.copyTo(mixed.reshape(pixels.shape), sized, pixels)
 
     def tiles(self, coverage: Pixels, ink: RGB, paper: RGB) -> list[Pixels]:
-        """A rectangle of paper with ink where ``coverage`` ``[h,w]`` says so, made for each plane; see ``paste``."""
+        """A rectangle of paper with ink where ``coverage`` ``[h,w]`` says so, made for each plane; see ``paste``.
+
+        Sides are multiples of ``step``."""
         import cv2
 
-        height, width = coverage.shape
-        half = (width + 1 >> 1, height + 1 >> 1)
+        half = (coverage.shape[1] // 2, coverage.shape[0] // 2)
         small = cv2.resize(coverage, half, interpolation=cv2.INTER_AREA) if self.step > 1 else coverage
         made = []
-        inks = plane_values(self.format, self.color, ink)
-        for (pixels, s), value, on in zip(self._planes, plane_values(self.format, self.color, paper), inks):
+        for (pixels, s), value, on in zip(self._planes, self._values(paper), self._values(ink)):
             table = _ramp(value, on)
             tile = table[small if s else coverage]
             made.append(tile[..., 0] if pixels.ndim == 2 else tile)
@@ -168,7 +177,16 @@ class Canvas:
         x, y = max(0, x) // self.step * self.step, max(0, y) // self.step * self.step
         for (pixels, s), tile in zip(self._planes, tiles):
             region = pixels[y >> s : (y >> s) + tile.shape[0], x >> s : (x >> s) + tile.shape[1]]
-            region[...] = tile[: region.shape[0], : region.shape[1]]
+            region[...] = tile if region.shape == tile.shape else tile[: region.shape[0], : region.shape[1]]
+
+
+def _fill(pixels: Pixels, x1: int, y1: int, x2: int, y2: int, value: tuple[int, ...]) -> None:
+    import cv2
+
+    if pixels.ndim == 2:
+        pixels[y1:y2, x1:x2] = value[0]
+    elif x2 > x1 and y2 > y1:
+        cv2.rectangle(pixels, (x1, y1), (x2 - 1, y2 - 1), value, cv2.FILLED)
 
 
 def _fixed(points: NDArray[np.float32], shift: int) -> NDArray[np.int32]:

@@ -41,10 +41,8 @@ def to_yuv(rgb: RGB, color: ColorInfo) -> RGB:
     red, green, blue = (c / 255 for c in rgb)
     luma = kr * red + (1 - kr - kb) * green + kb * blue
     u, v = (blue - luma) / (2 - 2 * kb), (red - luma) / (2 - 2 * kr)
-    if color.full_range:
-        values = 255 * luma, 128 + 255 * u, 128 + 255 * v
-    else:
-        values = 16 + 219 * luma, 128 + 224 * u, 128 + 224 * v
+    base, luma_range, chroma_range = (0, 255, 255) if color.full_range else (16, 219, 224)
+    values = base + luma_range * luma, 128 + chroma_range * u, 128 + chroma_range * v
     y, u8, v8 = (min(255, max(0, round(c))) for c in values)
     return y, u8, v8
 

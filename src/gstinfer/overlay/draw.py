@@ -27,6 +27,8 @@ COCO_SKELETON = (
 TILES = 1024
 """Most labels kept ready."""
 
+Tile = list[NDArray[np.uint8]]
+
 CELL = 8
 """Pixels of a cell of the grid that says where labels lie already."""
 
@@ -43,7 +45,7 @@ class Overlay:
 
     def __init__(self, font: str = "") -> None:
         self._lettering = Lettering(font)
-        self._tiles: OrderedDict[tuple[object, ...], list[NDArray[np.uint8]]] = OrderedDict()
+        self._tiles: OrderedDict[tuple[object, ...], Tile] = OrderedDict()
 
     def draw(self, image: Image, results: FrameResults, style: Style) -> int:
         """Draws results on a picture in place.
@@ -62,22 +64,25 @@ class Overlay:
         with Canvas(image) as canvas:
             return _Painter(self, canvas, style).paint(results)
 
-    def tile(self, canvas: Canvas, parts: Sequence[str], size: int, paper: RGB) -> list[NDArray[np.uint8]]:
-        """A label of words on paper, ready to paste. The parts are set apart from each other, so that a number that
-        changes does not make the words anew."""
-        key = (*parts, size, paper, canvas.format, canvas.color)
-        tiles = self._tiles.get(key)
-        if tiles is None:
-            masks = [self._lettering.mask(part, size) for part in parts]
-            side = max(2, size // 4)
-            edge = np.zeros((masks[0].shape[0], side), np.uint8)
-            coverage = np.hstack([edge, *masks, edge])[:, : canvas.width + 1]
-            tiles = self._tiles[key] = canvas.tiles(np.ascontiguousarray(coverage), ink_on(paper), paper)
+    def tiles(self, canvas: Canvas, parts: Sequence[str], size: int, paper: RGB) -> list[Tile]:
+        """Words on paper, ready to be put side by side. The parts are kept apart, so that a number that changes does
+        not set the words anew; their sides are even where chroma is half-size."""
+        return [self._tile(canvas, part, size, paper, k == 0, k == len(parts) - 1) for k, part in enumerate(parts)]
+
+    def _tile(self, canvas: Canvas, text: str, size: int, paper: RGB, first: bool, last: bool) -> Tile:
+        key = (text, size, paper, first, last, canvas.format, canvas.color.matrix, canvas.color.full_range)
+        tile = self._tiles.get(key)
+        if tile is None:
+            mask, side = self._lettering.mask(text, size), max(2, size // 4)
+            height, width = mask.shape[0], mask.shape[1] + side * (first + last)
+            coverage = np.zeros((height + height % canvas.step, width + width % canvas.step), np.uint8)
+            coverage[:height, side * first :][:, : mask.shape[1]] = mask
+            tile = self._tiles[key] = canvas.tiles(coverage, ink_on(paper), paper)
             if len(self._tiles) > TILES:
                 self._tiles.popitem(last=False)
         else:
             self._tiles.move_to_end(key)
-        return tiles
+        return tile
 
     def wrap(self, text: str, size: int, width: int, lines: int) -> Iterable[str]:
         return self._lettering.wrap(text, size, width, lines)
@@ -204,8 +209,8 @@ class _Painter:
 
     def label(self, parts: list[str], color: RGB, box: list[int]) -> None:
         """A label above its box; inside or below where that is outside of the picture or taken."""
-        tiles = self.overlay.tile(self.canvas, parts, self.size, color)
-        height, width = tiles[0].shape[:2]
+        tiles = self.overlay.tiles(self.canvas, parts, self.size, color)
+        height, width = tiles[0][0].shape[0], sum(tile[0].shape[1] for tile in tiles)
         x = max(0, min(box[0], self.width - width))
         x -= x % self.canvas.step
         choices = [box[1] - height, box[1], box[3], box[3] - height]
@@ -217,10 +222,13 @@ class _Painter:
     def cells(self, x: int, y: int, width: int, height: int) -> tuple[slice, slice]:
         return slice(y // CELL, (y + height - 1) // CELL + 1), slice(x // CELL, (x + width - 1) // CELL + 1)
 
-    def put(self, x: int, y: int, tiles: list[NDArray[np.uint8]]) -> None:
-        height, width = tiles[0].shape[:2]
-        self.taken[self.cells(x, y, width, height)] = True
-        self.canvas.paste(x, y, tiles)
+    def put(self, x: int, y: int, tiles: list[Tile]) -> None:
+        """Puts words down from (x, y) on, and notes the place as taken."""
+        start = x
+        for tile in tiles:
+            self.canvas.paste(x, y, tile)
+            x += tile[0].shape[1]
+        self.taken[self.cells(start, y, x - start, tiles[0][0].shape[0])] = True
 
     def classifications(self, found: Sequence[Classifications]) -> None:
         """The best three classes of each classifier, at the top left."""
@@ -231,9 +239,9 @@ class _Painter:
                 if confidence < self.style.min_confidence or y >= self.height:
                     continue
                 parts = [name[:200], f" {confidence:.2f}"] if self.style.show_confidence else [name[:200]]
-                tiles = self.overlay.tile(self.canvas, parts, self.size, color_of(number))
+                tiles = self.overlay.tiles(self.canvas, parts, self.size, color_of(number))
                 self.put(0, y, tiles)
-                y += tiles[0].shape[0] + self.canvas.step // 2 * (tiles[0].shape[0] % 2)
+                y += tiles[0][0].shape[0]
 
     def caption(self, text: Text) -> None:
         """The words at the bottom, wrapped, in at most a third of the picture."""
@@ -245,7 +253,7 @@ class _Painter:
         top -= top % self.canvas.step
         self.canvas.fill(0, top, self.width, self.height, BLACK)
         for k, line in enumerate(wrapped):
-            self.put(0, top + k * step, self.overlay.tile(self.canvas, [line], self.size, BLACK))
+            self.put(0, top + k * step, self.overlay.tiles(self.canvas, [line], self.size, BLACK))
 
 
 def _whole(xyxy: NDArray[np.float32]) -> list[list[int]]:
