@@ -22,6 +22,7 @@ BROAD_EXCEPTS = {
     "gstinfer.app.session",  # a thread ends
     "gstinfer.cli.main",  # the command line ends
     "gstinfer.doctor.checks",  # a check must not end the others
+    "gstinfer.doctor.probe",  # a plugin file is imported
     "gstinfer.elements.guard",  # every vfunc
     "gstinfer.elements.shim",  # never raises
     "gstinfer.model",  # the user's model
