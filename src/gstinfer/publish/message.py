@@ -36,7 +36,7 @@ def message(frame: Frame) -> dict[str, Any]:
     inferred = results.inferred if results.inferred is not None else detections is not None or others
     out: dict[str, Any] = {
         "schema": SCHEMA,
-        "stream_id": str(frame.stream_id),
+        "stream_id": results.stream_id or str(frame.stream_id),
         "source": frame.source or None,
         "sequence": int(frame.sequence),
         "pts": frame.pts if frame.pts is not None and 0 <= frame.pts < 1 << 63 else None,

@@ -195,8 +195,9 @@ class Writer:
 
 
 def _report(callback: Report | None, error: GstInferError) -> None:
-    log.warning("%s", error)
-    if callback is not None:
+    if callback is None:
+        log.warning("%s", error)
+    else:
         callback(error)
 
 

@@ -7,11 +7,13 @@ Example::
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
 from gstinfer.elements.compat import GObject, Gst
+from gstinfer.elements.guard import report
 from gstinfer.elements.publish.stage import PublishSettings, PublishStage
+from gstinfer.errors import GstInferError
 
 __all__ = ["PyPublish"]
 
@@ -27,13 +29,21 @@ class PyPublish(BatchElement):
         "Publishes the results of every frame as a JSON message",
         "gstinfer",
     )
-    __gproperties__ = {
+    __gproperties__: ClassVar[dict[str, Any]] = {
         **gproperties(options),
         "stats": (Gst.Structure, "Statistics", "Counters", GObject.ParamFlags.READABLE),
     }
 
     def make_stage(self, settings: Any) -> PublishStage:
-        return PublishStage(settings)
+        return PublishStage(
+            settings, on_error=self.target_failed, on_warning=lambda error: report(self, error, "warning")
+        )
+
+    def target_failed(self, error: GstInferError) -> None:
+        """The writer's thread could not write: said at once, not with the next frame."""
+        if not self.failed:
+            self.failed = True
+            report(self, error)
 
 
 PyPublish.declare()

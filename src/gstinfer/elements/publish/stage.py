@@ -68,9 +68,10 @@ class PublishStage:
         return self._lease is None or self._lease.drain()
 
     def reset(self, stream_id: str) -> None:
-        """Messages already queued belong to frames that were seen: they stay; a stream that was released goes on."""
+        """Messages that wait belong to frames that were seen: they are written before a stream ends or begins again."""
         if self._lease is not None:
             self._lease.resume()
+            self._lease.drain()
 
     def interrupt(self) -> None:
         if self._lease is not None:

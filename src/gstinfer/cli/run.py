@@ -1,0 +1,62 @@
+"""``gstinfer run``: a model on videos, to pictures and messages."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+
+import click
+
+from gstinfer.errors import MissingDependencyError
+
+__all__ = ["command"]
+
+
+@click.command("run")
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--model", "-m", required=True, metavar="SPEC", help="nanodet-coco, yolo.onnx, my_models:Yolo, file.py:Yolo.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="NAME=VALUE",
+    help="A property of pyinfer, or of another element: pyoverlay.NAME=VALUE. May be repeated.",
+)
+@click.option("--track", default="bytetrack", show_default=True, metavar="NAME|none", help="Tracker.")
+@click.option("--output", "-o", metavar="FILE|DIR", help="Annotated video as MP4; a folder for several inputs.")
+@click.option("--jsonl", metavar="FILE|-", help="One JSON message a frame; - for standard output, with nothing else on it.")
+@click.option("--publish", multiple=True, metavar="URL", help="Another target for the messages. May be repeated.")
+@click.option("--max-frames", type=click.IntRange(min=1), metavar="N", help="End each input after N frames.")
+def command(
+    inputs: tuple[str, ...],
+    model: str,
+    device: str,
+    settings: tuple[str, ...],
+    track: str,
+    output: str | None,
+    jsonl: str | None,
+    publish: tuple[str, ...],
+    max_frames: int | None,
+) -> None:
+    """Runs a model on each INPUT: a file (put -- before one that begins with a dash) or test:PATTERN.
+
+    Without --output, --jsonl and --publish it prints the summary only. Ctrl-C and SIGTERM finish the files. The exit code
+    is 0 when every input was processed, 1 when any failed, 2 for a wrong command line.
+    """
+    try:
+        from gstinfer.app.session import Job, Session, stop_on_signals
+    except ImportError as error:
+        if error.name != "gi":
+            raise
+        raise MissingDependencyError("gi", purpose="GStreamer in Python; apt-get install python3-gst-1.0") from error
+    from gstinfer.cli.console import Reporter
+    from gstinfer.publish.jsonl import stdout_alone
+
+    urls = list(publish)
+    if jsonl is not None:
+        urls.insert(0, "stdout:" if jsonl == "-" else f"file:{jsonl}")
+    messages_on_stdout = any(url.startswith("stdout:") for url in urls)
+    with stdout_alone() if messages_on_stdout else nullcontext():
+        session = Session(Job(inputs, model, device, settings, track, output, urls, max_frames))
+        with Reporter(session, to_stderr=messages_on_stdout) as reporter, stop_on_signals(session):
+            good = session.run(reporter.tick)
+        reporter.summary()
+    sys.exit(0 if good else 1)
