@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from gstinfer.errors import ConfigError
 __all__ = ["ImageTransform", "clip_boxes", "obb_corners", "obb_hull"]
 
 Float = NDArray[np.float32]
+AnyFloat = NDArray[np.floating[Any]]
 
 
 def clip_boxes(xyxy: Float, width: float, height: float) -> Float:
@@ -129,21 +132,21 @@ class ImageTransform:
         centre = np.array(self.origin) + np.array(self.region) / 2
         return np.array([[cos, -sin], [sin, cos]]), centre
 
-    def points_to_input(self, points: Float) -> Float:
+    def points_to_input(self, points: AnyFloat) -> Float:
         """Points ``[...,2]`` (x, y) in frame pixels to input pixels."""
-        points = np.asarray(points, np.float64)
+        exact = np.asarray(points, np.float64)
         if self.angle:
             rotation, centre = self._rotation()
-            points = (points - centre) @ rotation + centre
-        return ((points - self.origin) * self.scale + self.pad).astype(np.float32)
+            exact = (exact - centre) @ rotation + centre
+        return ((exact - self.origin) * self.scale + self.pad).astype(np.float32)
 
-    def points_to_frame(self, points: Float) -> Float:
+    def points_to_frame(self, points: AnyFloat) -> Float:
         """Points ``[...,2]`` (x, y) in input pixels to frame pixels; not clipped."""
-        points = (np.asarray(points, np.float64) - self.pad) / self.scale + self.origin
+        exact = (np.asarray(points, np.float64) - self.pad) / self.scale + self.origin
         if self.angle:
             rotation, centre = self._rotation()
-            points = (points - centre) @ rotation.T + centre
-        return points.astype(np.float32)
+            exact = (exact - centre) @ rotation.T + centre
+        return exact.astype(np.float32)
 
     def boxes_to_input(self, xyxy: Float) -> Float:
         """Boxes ``[N,4]`` in frame pixels to input pixels."""
@@ -153,7 +156,7 @@ class ImageTransform:
         """Boxes ``[N,4]`` in input pixels to frame pixels; not clipped (un-letterbox first, clamp after)."""
         return self._boxes(xyxy, self.points_to_frame)
 
-    def _boxes(self, xyxy: Float, to) -> Float:  # type: ignore[no-untyped-def]
+    def _boxes(self, xyxy: Float, to: Callable[[Float], Float]) -> Float:
         xyxy = np.asarray(xyxy, np.float32).reshape(-1, 4)
         if not self.angle:
             return to(xyxy.reshape(-1, 2, 2)).reshape(-1, 4)
@@ -202,9 +205,11 @@ class ImageTransform:
         points = self.points_to_input(np.stack([xs, ys], -1))
         map_x = (points[..., 0] * (mask_w / self.input_size[0]) - 0.5).astype(np.float32)
         map_y = (points[..., 1] * (mask_h / self.input_size[1]) - 0.5).astype(np.float32)
+        # A crop says nothing about what lies outside of it.
+        inside = ((points >= 0) & (points <= np.array(self.input_size, np.float32))).all(-1)
         for i, mask in enumerate(masks):
             probability = cv2.remap(
                 np.ascontiguousarray(mask, np.float32), map_x, map_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
             )
-            out[i] = probability > threshold
+            out[i] = (probability > threshold) & inside
         return out

@@ -133,11 +133,12 @@ class Detections:
     """
 
     xyxy: NDArray[np.float32]
-    confidence: NDArray[np.float32] | None = None  # type: ignore[assignment]
-    class_id: NDArray[np.int32] | None = None  # type: ignore[assignment]
+    # None stands for "not given" in the call alone: the columns are filled at once.
+    confidence: NDArray[np.float32] = None  # type: ignore[assignment]
+    class_id: NDArray[np.int32] = None  # type: ignore[assignment]
     tracker_id: NDArray[np.int64] | None = None
     label: list[str] | None = None
-    component_id: NDArray[np.int32] | None = None  # type: ignore[assignment]
+    component_id: NDArray[np.int32] = None  # type: ignore[assignment]
     mask: list[Mask] | None = None
     obb: NDArray[np.float32] | None = None
     keypoints: NDArray[np.float32] | None = None

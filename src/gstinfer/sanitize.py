@@ -6,14 +6,19 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gstinfer.results import Classifications, Detections, Result, SegmentationMap, Text
+from gstinfer.results import Classifications, Detections, Result, SegmentationMap
 
 __all__ = ["Dropped", "sanitize"]
 
 
-class Dropped(Counter):  # type: ignore[type-arg]
-    """Counts of dropped rows by reason: non-finite, empty, outside, class, confidence."""
+class Dropped(Counter[str]):
+    """Counts of what was dropped, by reason.
+
+    ``non-finite``, ``confidence`` (no probability), ``class`` (negative), ``empty`` (no area, or corners the wrong way),
+    ``outside`` (of the frame), ``keypoint`` and ``attribute`` (one of a kept object).
+    """
 
 
 def sanitize(result: Result, width: int, height: int, dropped: Dropped) -> Result:
@@ -28,49 +33,78 @@ def sanitize(result: Result, width: int, height: int, dropped: Dropped) -> Resul
     if isinstance(result, Detections):
         return _detections(result, width, height, dropped)
     if isinstance(result, Classifications):
-        good = np.isfinite(result.confidence) & (result.class_id >= 0)
-        if good.all():
-            return result
-        dropped["non-finite"] += int((~good).sum())
-        label = None if result.label is None else [t for t, g in zip(result.label, good) if g]
-        return replace(result, class_id=result.class_id[good], confidence=result.confidence[good], label=label)
+        return _classifications(result, dropped)
     if isinstance(result, SegmentationMap) and result.confidence is not None:
-        return replace(result, confidence=np.nan_to_num(result.confidence, posinf=1, neginf=0))
-    if isinstance(result, Text):
-        return result
+        return replace(result, confidence=np.nan_to_num(result.confidence, nan=0, posinf=1, neginf=0))
     return result
+
+
+def _keep(tests: tuple[tuple[str, NDArray[np.bool_]], ...], dropped: Dropped) -> NDArray[np.bool_]:
+    """Rows that pass all tests; each of the others is counted once, under the first that it fails."""
+    keep = np.ones(len(tests[0][1]), np.bool_)
+    for reason, good in tests:
+        bad = keep & ~good
+        if bad.any():
+            dropped[reason] += int(bad.sum())
+            keep = keep & good
+    return keep
+
+
+def _probable(confidence: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Whether numbers may be probabilities; one may exceed 1 by rounding, but not by more."""
+    with np.errstate(invalid="ignore"):
+        probable: NDArray[np.bool_] = (confidence >= 0) & (confidence <= 1.001)
+    return probable
+
+
+def _classifications(result: Classifications, dropped: Dropped) -> Classifications:
+    confidence = result.confidence
+    tests = (
+        ("non-finite", np.isfinite(confidence)),
+        ("confidence", _probable(confidence)),
+        ("class", result.class_id >= 0),
+    )
+    keep = _keep(tests, dropped)
+    label = None if result.label is None else [text for text, good in zip(result.label, keep) if good]
+    return replace(
+        result, class_id=result.class_id[keep], confidence=np.minimum(confidence[keep], 1), label=label
+    )
 
 
 def _detections(result: Detections, width: int, height: int, dropped: Dropped) -> Detections:
     if not len(result):
         return result
-    finite = np.isfinite(result.xyxy).all(1) & np.isfinite(result.confidence)
+    finite: NDArray[np.bool_] = np.isfinite(result.xyxy).all(1) & np.isfinite(result.confidence)
     if result.obb is not None:
-        finite &= np.isfinite(result.obb).all(1)
+        finite = finite & np.isfinite(result.obb).all(1)
     with np.errstate(invalid="ignore"):
         box = np.clip(result.xyxy, 0, np.array([width, height, width, height], np.float32))
-        # A confidence may exceed 1 by rounding; more than that is no probability.
-        confidence = (result.confidence >= 0) & (result.confidence <= 1.001)
-        reversed_ = (result.xyxy[:, 2] <= result.xyxy[:, 0]) | (result.xyxy[:, 3] <= result.xyxy[:, 1])
-        outside = (box[:, 2] <= box[:, 0]) | (box[:, 3] <= box[:, 1])
-    named = result.class_id >= 0
-    keep = np.ones(len(result), bool)
-    for reason, good in (
+        ordered = (result.xyxy[:, 2] > result.xyxy[:, 0]) & (result.xyxy[:, 3] > result.xyxy[:, 1])
+        inside = (box[:, 2] > box[:, 0]) & (box[:, 3] > box[:, 1])
+    tests = (
         ("non-finite", finite),
-        ("confidence", confidence),
-        ("class", named),
-        ("empty", ~reversed_),
-        ("outside", ~outside),
-    ):
-        bad = keep & ~good
-        if bad.any():
-            dropped[reason] += int(bad.sum())
-            keep &= good
+        ("confidence", _probable(result.confidence)),
+        ("class", result.class_id >= 0),
+        ("empty", ordered),
+        ("outside", inside),
+    )
+    keep = _keep(tests, dropped)
     clean = result if keep.all() else result[keep]
-    xyxy, confidence_ = box[keep], np.minimum(clean.confidence, 1).astype(np.float32)
     keypoints = clean.keypoints
     if keypoints is not None and not np.isfinite(keypoints).all():
-        bad_points = ~np.isfinite(keypoints).all(-1)
+        bad_points: NDArray[np.bool_] = np.logical_not(np.isfinite(keypoints).all(-1))
         dropped["keypoint"] += int(bad_points.sum())
         keypoints = np.where(bad_points[..., None], np.array([0, 0, -1], np.float32), keypoints)
-    return replace(clean, xyxy=xyxy, confidence=confidence_, keypoints=keypoints)
+    attributes = clean.attributes
+    if attributes is not None:
+        attributes = [tuple(a for a in row if np.isfinite(a.confidence)) for row in attributes]
+        lost = sum(map(len, clean.attributes or [])) - sum(map(len, attributes))
+        if lost:
+            dropped["attribute"] += lost
+    return replace(
+        clean,
+        xyxy=box[keep],
+        confidence=np.minimum(clean.confidence, 1),
+        keypoints=keypoints,
+        attributes=attributes,
+    )
