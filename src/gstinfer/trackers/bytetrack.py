@@ -5,7 +5,6 @@ All tracks of all streams lie in one structured array, and every step works on a
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,6 +88,9 @@ class ByteTrack(Settings):
     )
 
     def __init__(self, **values: Any) -> None:
+        # Half a second that the first crowded frame would wait for otherwise.
+        import scipy.optimize  # type: ignore[import-untyped]  # noqa: F401
+
         Settings.update(self, values)
         self._tracks = np.zeros(0, TRACK)
         self._streams: dict[str, _Stream] = {}
@@ -116,7 +118,11 @@ class ByteTrack(Settings):
         waiting = list(range(len(frames)))
         while waiting:
             seen: set[str] = set()
-            now = [k for k in waiting if frames[k].stream_id not in seen and not seen.add(frames[k].stream_id)]
+            now = []
+            for k in waiting:
+                if frames[k].stream_id not in seen:
+                    seen.add(frames[k].stream_id)
+                    now.append(k)
             for k, tracked in zip(now, self._step([detections[k] for k in now], [frames[k] for k in now])):
                 found[k] = tracked
             taken = set(now)
@@ -143,14 +149,18 @@ class ByteTrack(Settings):
         rows = np.flatnonzero(match >= 0)
         if len(rows):
             hit = match[rows]
-            tracks[rows] = kalman.correct(tracks[rows], objects.xyxy[hit])
+            if len(rows) == len(tracks):
+                kalman.correct(tracks, objects.xyxy[hit])
+            else:
+                tracks[rows] = kalman.correct(tracks[rows], objects.xyxy[hit])
             tracks["hits"][rows] += 1
             tracks["missed"][rows] = 0
             tracks["age"][rows] = 0
             tracks["class_id"][rows] = objects.class_id[hit]
         tracks["missed"] += observed[frame] & (match < 0)
-        keep = np.flatnonzero(~self._expired(tracks))
-        tracks, frame, match = tracks[keep], frame[keep], match[keep]
+        expired = self._expired(tracks)
+        if expired.any():
+            tracks, frame, match = tracks[~expired], frame[~expired], match[~expired]
 
         untaken = objects.usable & (objects.confidence >= self.new_track_threshold)
         untaken &= objects.confidence >= self.high_threshold
@@ -199,7 +209,7 @@ class ByteTrack(Settings):
         match = np.full(len(tracks), -1, np.intp)
         if not len(tracks) or not len(objects.xyxy):
             return match
-        i, j, iou = overlaps(kalman.boxes(tracks), objects.xyxy, frame, objects.start, objects.count)
+        i, j, iou = overlaps(kalman.boxes(tracks), objects.xyxy, frame, objects.frame)
         iou = np.where(tracks["class_id"][i] == objects.class_id[j], iou, iou * self.class_factor)
         iou[(tracks["component_id"][i] != objects.component_id[j]) | ~objects.usable[j]] = 0
         confidence = objects.confidence[j]
@@ -224,7 +234,8 @@ class ByteTrack(Settings):
         """Tracks to forget: never confirmed and missed, or out of sight too long (and for more than a single frame)."""
         missed = tracks["missed"]
         long = (tracks["age"] > self.lost_time) & (missed >= (2 if self.lost_time else 1))
-        return long | ((tracks["id"] == 0) & (missed > 0))
+        expired: NDArray[np.bool_] = long | ((tracks["id"] == 0) & (missed > 0))
+        return expired
 
     def _births(
         self, objects: _Objects, born: NDArray[np.intp], slots: NDArray[np.int64], fresh: NDArray[np.bool_]
@@ -253,7 +264,7 @@ class ByteTrack(Settings):
         if stream.last is None:
             return Detections.empty()
         tracks = tracks[(tracks["id"] > 0) & (tracks["missed"] == 0) & (tracks["age"] <= self.lost_time)]
-        xyxy = clip_boxes(kalman.boxes(tracks), frame.width, frame.height)
+        xyxy = clip_boxes(kalman.boxes(tracks).astype(np.float32), frame.width, frame.height)
         inside = (xyxy[:, 2] > xyxy[:, 0]) & (xyxy[:, 3] > xyxy[:, 1])
         tracks, xyxy = tracks[inside], xyxy[inside]
         last = stream.last[tracks["row"]]
@@ -279,12 +290,14 @@ class _Objects:
         count = np.array([0 if d is None else len(d) for d in detections])
         full = [d for d in detections if d is not None and len(d)] or [Detections.empty()]
         xyxy = np.concatenate([d.xyxy for d in full]).astype(np.float64)
+        usable = np.isfinite(xyxy).all(1) & (xyxy[:, 2] > xyxy[:, 0]) & (xyxy[:, 3] > xyxy[:, 1])
+        xyxy[~usable] = 0
         return cls(
             xyxy,
             np.concatenate([d.confidence for d in full]),
             np.concatenate([d.class_id for d in full]),
             np.concatenate([d.component_id for d in full]),
-            np.isfinite(xyxy).all(1) & (xyxy[:, 2:] > xyxy[:, :2]).all(1),
+            usable,
             np.repeat(np.arange(len(count)), count),
             np.cumsum(count) - count,
             count,
@@ -292,9 +305,9 @@ class _Objects:
 
 
 def _with_ids(detections: Detections, ids: NDArray[np.int64]) -> Detections:
-    # A shallow copy, since replace() would check every column again.
-    tracked = copy.copy(detections)
-    tracked.tracker_id = ids
+    # A shallow copy by hand, since replace() would check every column again.
+    tracked = object.__new__(Detections)
+    tracked.__dict__.update(detections.__dict__, tracker_id=ids)
     return tracked
 
 
