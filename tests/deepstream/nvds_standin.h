@@ -11,6 +11,11 @@
 #include <glib.h>
 #include <stddef.h>
 
+#ifdef __cplusplus
+#define _Static_assert static_assert
+extern "C" {
+#endif
+
 #ifndef NVDS_ROTATION
 #define NVDS_ROTATION 1
 #endif
@@ -430,5 +435,9 @@ void nvds_standin_free (gpointer text);
 void nvds_standin_reset_counters (void);
 void nvds_standin_set_poison (gboolean on);
 gint nvds_standin_layout (void);        /* 1 with rotation_angle, 0 without */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -5,6 +5,10 @@
 #include <gst/gst.h>
 #include "nvds_standin.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define NVDS_META_STRING "nvdsmeta"
 #define NVDS_BATCH_GST_META (NVDS_GST_CUSTOM_META + 1)
 
@@ -29,5 +33,9 @@ NvDsMeta *gst_buffer_add_nvds_meta (GstBuffer * buffer, gpointer meta_data, gpoi
     NvDsMetaCopyFunc copy_func, NvDsMetaReleaseFunc release_func);
 NvDsMeta *gst_buffer_get_nvds_meta (GstBuffer * buffer);
 NvDsBatchMeta *gst_buffer_get_nvds_batch_meta (GstBuffer * buffer);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

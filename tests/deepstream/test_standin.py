@@ -404,6 +404,40 @@ def test_pyservicemaker_surface(standin):
     assert run.kind("osd")[0]["problems"] == []
 
 
+NATIVE = """
+    import gi; gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+    import pyservicemaker_native as native
+    Gst.init(None)
+    pipeline = Gst.parse_launch(PIPELINE)
+
+    def probe(pad, info):
+        batch = native.Buffer(info.get_buffer()).batch_meta
+        for frame in batch.frame_items:
+            obj = batch.acquire_object_meta()
+            obj.label, obj.class_id = "car", 2
+            obj.rect_params.left, obj.rect_params.border_color = 5, native.osd.Color(1, 0, 0, 1)
+            obj.text_params.display_text = "car"
+            frame.append(obj)
+        return Gst.PadProbeReturn.OK
+
+    pad = pipeline.get_by_name("m").get_static_pad("src")
+    pad.add_probe(Gst.PadProbeType.BUFFER, probe)
+"""
+
+
+def test_native_surface(make_standin, standin_build):
+    standin = make_standin()
+    folder = standin_build.build_native(standin.directory, sys.executable)
+    if folder is None:
+        pytest.skip("no pybind11, Python.h or C++ compiler")
+    pipeline = f"standinmux name=m ! standinprobe ! fakesink {source(2)}"
+    run = run_python(standin, NATIVE, pipeline, PYTHONPATH=str(folder))
+    obj = run.kind("dump")[0]["batch"]["frames"][0]["objects"][0]
+    assert (obj["label"], obj["class_id"], obj["rect_params"]["left"]) == ("car", 2, 5)
+    assert run.counters["appended"]["object"] == run.counters["released"]["object"] == 2
+
+
 @pytest.mark.skipif(not shutil.which("valgrind"), reason="no valgrind")
 def test_valgrind(standin):
     check = str(standin.directory / "bin" / "standin_check")
@@ -425,11 +459,22 @@ def test_valgrind(standin):
     assert run.code == 0, run.stderr
 
 
-def test_address_sanitizer(make_standin, standin_build):
+@pytest.fixture
+def sanitized(make_standin, standin_build):
     try:
-        standin = make_standin(sanitize="address")
+        return make_standin(sanitize="address")
     except standin_build.BuildError as error:
         pytest.skip(f"no AddressSanitizer: {error}")
+
+
+def test_address_sanitizer_from_python(sanitized):
+    pipeline = f"standinmux name=m ! standinosd ! standinprobe ! fakesink {source(3, 'RGB', 70, 40)}"
+    run = run_python(sanitized, PYSERVICEMAKER, pipeline, STANDIN_TRAPS="raise")
+    assert run.counters["appended"]["object"] == run.counters["released"]["object"] == 3
+
+
+def test_address_sanitizer(sanitized):
+    standin = sanitized
     check = str(standin.directory / "bin" / "standin_check")
     bare = {**BARE, "GST_REGISTRY": str(standin.directory / "bare.bin")}
     run = standin.run([check, "200"], ASAN_OPTIONS="detect_leaks=1", **bare)
