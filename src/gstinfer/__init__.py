@@ -61,6 +61,7 @@ __all__ = [
     "Text",
     "UnknownNameError",
     "as_model",
+    "element",
     "option",
     "read",
     "register",
@@ -72,6 +73,20 @@ def register() -> None:
     from gstinfer.elements import register as register_elements
 
     register_elements()
+
+
+def element(name: str, model: str, **settings: Any) -> tuple[str, int, Any]:
+    """A model as an element under a name of your own: the value of ``__gstelementfactory__`` in a plugin file.
+
+    Args:
+        name: The element's name, such as ``"gstyoloplugin"``.
+        model: Its model's spec, such as ``"my_models:Yolo"``; the model's ``option()``s become GObject properties.
+        **settings: ``long_name``, ``description`` and ``author`` for gst-inspect; anything else is a default for one of
+            pyinfer's properties.
+    """
+    from gstinfer.elements.infer.named import element_class
+
+    return name, 0, element_class(name, model, **settings)
 
 
 def read(buffer: Any) -> FrameResults | None:

@@ -102,6 +102,10 @@ class BatchElement(GstBase.BaseTransform):
         """Options for the host, from properties."""
         return {}
 
+    def chosen(self, names: Any) -> dict[str, Any]:
+        """Values of some options: as set, else this element's own default."""
+        return {name: self.wishes.get(name, self.options[name].default) for name in names}
+
     def stats(self) -> dict[str, Any]:
         """Counters that the ``stats`` property shows."""
         own = getattr(self.stage, "stats", None)
@@ -125,7 +129,8 @@ class BatchElement(GstBase.BaseTransform):
         try:
             checked = self.options[name].parse(value)
             self.apply(name, checked)
-            setattr(self.settings, name, checked)
+            if name in self.settings.options():
+                setattr(self.settings, name, checked)
             self.wishes[name] = value
         except GstInferError as error:
             report(self, error, "warning")
@@ -147,7 +152,7 @@ class BatchElement(GstBase.BaseTransform):
     @guard(False)
     def do_start(self) -> bool:
         self.failed = False
-        settings = self.settings_class(**self.wishes)
+        settings = self.settings_class(**self.chosen(self.settings_class.options()))
         self.stream_id = getattr(settings, "stream_id", "") or ""
         self.component_id = getattr(settings, "unique_id", 0)
         stage = self.make_stage(settings)

@@ -18,6 +18,7 @@ from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
 from gstinfer.image import Device
+from gstinfer.settings import Option
 
 __all__ = ["PyInfer"]
 
@@ -29,6 +30,7 @@ class PyInfer(BatchElement):
     __gtype_name__ = "GstInferPyInfer"
     settings_class = InferSettings
     options = InferSettings.options()
+    model_options: ClassVar[dict[str, Option]] = {}
     metadata = (
         "Python model inference",
         "Filter/Analyzer/Video",
@@ -57,7 +59,7 @@ class PyInfer(BatchElement):
             settings.device = "cpu"
         return InferStage(
             settings,
-            parse_arguments(settings.model_args),
+            {**self.chosen(n for n in self.model_options if n in self.wishes), **parse_arguments(settings.model_args)},
             lambda error: report(self, error, "warning"),
             self.lateness.late,
             self.model_updated,
@@ -71,7 +73,9 @@ class PyInfer(BatchElement):
 
     def apply(self, name: str, value: Any) -> None:
         super().apply(name, value)
-        if name == "model":
+        if name in self.model_options:
+            self.stage.change(name, value)
+        elif name == "model":
             self.stage.swap(value)
         elif name == "model_args":
             self.stage.arguments = parse_arguments(value)

@@ -1,0 +1,70 @@
+"""A model as a first-class element under a name of the user's own."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any, ClassVar
+
+from gstinfer.elements.base import gproperties
+from gstinfer.elements.infer.element import PyInfer
+from gstinfer.elements.infer.settings import InferSettings
+from gstinfer.errors import ConfigError
+from gstinfer.model import ModelSpec
+from gstinfer.settings import Option, Settings
+
+__all__ = ["element_class"]
+
+
+def element_class(
+    name: str,
+    model: str,
+    *,
+    long_name: str = "",
+    description: str = "",
+    author: str = "",
+    **defaults: Any,
+) -> type[PyInfer]:
+    """A subclass of pyinfer that runs one model; the model's options become properties beside pyinfer's.
+
+    Args:
+        name: The element's name, lower-case letters and digits.
+        model: Its model's spec.
+        long_name: For gst-inspect; made from the name when empty.
+        description: For gst-inspect; the model's docstring when empty.
+        author: For gst-inspect.
+        **defaults: Other defaults for pyinfer's properties.
+
+    Raises:
+        ConfigError: The name is no element name, or a default is none of pyinfer's properties or does not fit.
+        ModelLoadError: The model cannot be imported.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{1,60}", name):
+        raise ConfigError(
+            f"{name!r} cannot be the name of an element", hint="use lower-case letters and digits, a letter first"
+        )
+    InferSettings(**defaults)
+    spec = ModelSpec.parse(model)
+    target = spec.target_object() if spec.kind == "python" else None
+    own: dict[str, Option] = target.options() if isinstance(target, type) and issubclass(target, Settings) else {}
+    options = InferSettings.options()
+    extra = {key: option for key, option in own.items() if key not in options}
+    for key, value in {"model": model, **defaults}.items():
+        key = key.replace("-", "_")
+        options[key] = copy.copy(options[key])
+        options[key].default = options[key].parse(value)
+    about = description or (target.__doc__ if target is not None else "") or f"Runs {model}"
+
+    class Named(PyInfer):
+        __gtype_name__ = "GstInfer_" + re.sub(r"[^A-Za-z0-9]", "_", name)
+        metadata = (long_name or f"{name} model", "Filter/Analyzer/Video", about.strip().splitlines()[0], author or "user")
+        model_options: ClassVar[dict[str, Option]] = extra
+        __gproperties__: ClassVar[dict[str, Any]] = gproperties(
+            {**{k: options[k] for k in ("model", *(d.replace("-", "_") for d in defaults))}, **extra}
+        )
+
+    Named.__name__ = Named.__qualname__ = name
+    Named.options = {**options, **extra}
+    # Pad templates are inherited; adding one of the same name again leaves the class without any (GStreamer 1.22).
+    Named.set_metadata(*Named.metadata)
+    return Named

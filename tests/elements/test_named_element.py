@@ -1,0 +1,74 @@
+"""An element of the user's own name, in a file of the plugin folder."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import gstinfer
+from gstinfer.errors import ConfigError, UnknownNameError
+
+pytestmark = pytest.mark.gst
+MODELS = Path(__file__).with_name("models_for_tests.py")
+GSTINFER = Path(__file__).parents[2] / ".venv/bin/gstinfer"
+
+
+@pytest.fixture
+def shell(clean_env, tmp_path):
+    """Runs a command in a clean shell whose home holds an own element."""
+    home = tmp_path / "home"
+    env = {**clean_env, "HOME": str(home), "GST_REGISTRY": str(home / "registry.bin")}
+    home.mkdir()
+    subprocess.run([GSTINFER, "setup"], env=env, capture_output=True, check=True)
+    plugins = home / ".gstreamer-1.0/plugins/python"
+    (plugins / "boxplugin.py").write_text(
+        "import gstinfer\n"
+        f"__gstelementfactory__ = gstinfer.element('boxplugin', model='{MODELS}:Options', confidence_threshold=0.5)\n"
+    )
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+    return run
+
+
+def test_gst_inspect_shows_metadata_pads_and_the_model_s_own_options(shell):
+    done = shell("gst-inspect-1.0", "boxplugin")
+    assert done.returncode == 0, done.stderr
+    for text in ("boxplugin model", "SINK template", "Side of the box", "Label of the box", "confidence-threshold"):
+        assert text in done.stdout
+    assert "NV12" in done.stdout
+
+
+def test_gst_launch_sets_the_options(shell):
+    done = shell(
+        "gst-launch-1.0", "-q", "videotestsrc", "num-buffers=2", "!", "boxplugin", "size=33", "word=hello", "!",
+        "pypublish", "url=stdout:", "!", "fakesink",
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 2 and '"label":"hello"' in lines[0] and "[0.0,0.0,33.0,33.0]" in lines[0]
+
+
+def test_a_wrong_option_value_is_an_error_with_its_range(shell):
+    done = shell("gst-launch-1.0", "videotestsrc", "num-buffers=2", "!", "boxplugin", "size=0", "!", "fakesink")
+    assert done.returncode != 0 and "size=0 is out of range" in done.stderr
+
+
+def test_names_and_defaults_are_checked():
+    with pytest.raises(ConfigError, match="cannot be the name of an element"):
+        gstinfer.element("My Element", model=f"{MODELS}:Options")
+    with pytest.raises(UnknownNameError, match="no setting 'confidense_threshold'"):
+        gstinfer.element("okname", model=f"{MODELS}:Options", confidense_threshold=0.5)
+
+
+def test_options_are_properties_from_code():
+    name, rank, cls = gstinfer.element("codeplugin", model=f"{MODELS}:Options")
+    assert (name, rank) == ("codeplugin", 0)
+    element = cls()
+    element.set_property("size", 12)
+    assert element.get_property("size") == 12
+    assert element.get_property("word") == "x"
+    assert element.get_property("model").endswith(":Options")
