@@ -103,10 +103,10 @@ def choose(info: NetworkInfo, head: str = "auto", layout: str = "auto") -> Decis
         raise UnknownNameError("head", head, NAMES)
     if layout not in LAYOUTS:
         raise UnknownNameError("layout", layout, LAYOUTS)
-    if head != "auto":
-        return _decide(info, head, layout, f"head={head} was set")
     if layout == "auto" and info.metadata.get("layout") in LAYOUTS:
         layout = info.metadata["layout"]
+    if head != "auto":
+        return _decide(info, head, layout, f"head={head} was set")
     for step in (_by_metadata, _by_names):
         found = step(info)
         if found is not None:
@@ -202,7 +202,7 @@ def _several(info: NetworkInfo) -> list[_Candidate]:
     """Families whose several outputs, or whose input, leave no doubt."""
     found = []
     for head in (MoveNetHead, CenterFaceHead, SsdHead):
-        if head.recognises(info):  # type: ignore[attr-defined]
+        if head.recognises(info):
             found.append(_Candidate(head.name))
     if len(info.outputs) >= 4 and len(info.outputs) % 2 == 0:
         try:

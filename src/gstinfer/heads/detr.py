@@ -154,7 +154,7 @@ class DetrHead(Head):
                 score = weights / weights.sum(1, keepdims=True)
             else:
                 with np.errstate(over="ignore"):
-                    score = 1 / (1 + np.exp(-logits))
+                    score = np.asarray(1 / (1 + np.exp(-logits)), np.float32)
             if self.drop_last:
                 score = score[:, :-1]
         query, class_id = np.nonzero(~(score < thresholds.confidence))

@@ -139,7 +139,7 @@ class GflHead(Head):
             return Detections.empty()
         xyxy, score, class_id = np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes)
         if logits:
-            score = 1 / (1 + np.exp(-score))
+            score = np.asarray(1 / (1 + np.exp(-score)), np.float32)
         # Boxes end at the input's edge in training; a distribution may point beyond it by a bin.
         kept = nms(xyxy, score, class_id, thresholds)
         return Detections(transform.boxes_to_frame(xyxy[kept]), score[kept], class_id[kept])

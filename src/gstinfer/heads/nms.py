@@ -1,19 +1,29 @@
-"""Non-maximum suppression of upright and rotated boxes. Dirty rows never suppress anybody; they come last."""
+"""Non-maximum suppression of upright and rotated boxes. Dirty rows never suppress anybody; they come last.
+
+Only pairs near enough to reach the threshold are ever compared: a sweep along x over boxes shrunk by what the threshold
+allows finds them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gstinfer.geometry import obb_hull
 from gstinfer.heads.base import Thresholds
 
 __all__ = ["nms", "nms_rotated", "probiou"]
 
 MOST = 30000
 """Candidates of a frame that are looked at, strongest first."""
+CHUNK = 1 << 19
+"""Pairs compared at a time."""
+FEW = 400
+"""Boxes up to which OpenCV's one-by-one suppression is the faster one."""
+
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def nms(
@@ -30,21 +40,28 @@ def nms(
     Returns:
         At most ``limit`` clean rows, then all rows that are not finite, reversed or above 1: sanitising counts those.
     """
-    import cv2
-
     dirty = _dirty(score, xyxy) | (xyxy[:, 2] <= xyxy[:, 0]) | (xyxy[:, 3] <= xyxy[:, 1])
     clean = _strongest(score, dirty)
     if not clean.size:
         return np.flatnonzero(dirty)
     boxes = xyxy[clean].astype(np.float64)
-    boxes[:, 2:] -= boxes[:, :2]
-    if not thresholds.class_agnostic:
-        # Each class on an island of its own: faster and steadier than cv2.dnn.NMSBoxesBatched.
-        reach = np.abs(boxes).sum(1).max() + 1
-        boxes[:, 0] += class_id[clean] * (2 * reach)
-    kept = cv2.dnn.NMSBoxes(boxes, score[clean].astype(np.float32), 0.0, float(thresholds.iou))
-    kept = np.asarray(kept, np.int64).reshape(-1)[: thresholds.limit]
-    return np.concatenate([clean[kept], np.flatnonzero(dirty)])
+    kept = _one_by_one if len(clean) <= FEW else _by_pairs
+    return np.concatenate(
+        [clean[kept(boxes, class_id[clean], thresholds)[: thresholds.limit]], np.flatnonzero(dirty)]
+    )
+
+
+def _by_pairs(boxes: NDArray[np.float64], class_id: NDArray[Any], thresholds: Thresholds) -> NDArray[np.int64]:
+    """Indices kept of boxes sorted by score: all overlapping pairs first, who falls after."""
+    size = boxes[:, 2:] - boxes[:, :2]
+    centre = boxes[:, :2] + size / 2
+    # An IoU above t leaves the centres of an axis nearer than (1 - t) times the mean of the sides.
+    half = size * ((1 - thresholds.iou) / 2) + 1e-9
+    sweep = _Sweep(_apart(centre, half, class_id, thresholds), half)
+    if sweep.total > 4 * CHUNK:
+        return _one_by_one(boxes, class_id, thresholds)
+    hits = [(i[hit], j[hit]) for i, j in sweep for hit in [_iou(boxes, size, i, j) > thresholds.iou]]
+    return _greedy(len(boxes), *(np.concatenate(side) for side in zip(*hits))) if hits else np.arange(len(boxes))
 
 
 def nms_rotated(
@@ -59,15 +76,14 @@ def nms_rotated(
     clean = _strongest(score, dirty)
     if not clean.size:
         return np.flatnonzero(dirty)
-    boxes, classes = obb[clean], class_id[clean]
-    first, second = _neighbours(obb_hull(boxes))
-    if not thresholds.class_agnostic:
-        same = classes[first] == classes[second]
-        first, second = first[same], second[same]
-    close = probiou(boxes[first], boxes[second]) >= thresholds.iou
+    boxes = obb[clean]
+    # A Bhattacharyya distance of b leaves the centres of an axis nearer than sqrt(4 b (variance + variance)).
+    b = -np.log(max(1 - (1 - thresholds.iou) ** 2, 1e-9))
+    half = 2 * np.sqrt(1.001 * b * np.stack(_covariance(boxes)[:2], 1)) + 1e-3
     fallen = np.zeros(len(clean), bool)
-    # Rows are sorted by score, so the greater index is the weaker box.
-    fallen[np.maximum(first, second)[close]] = True
+    for i, j in _Sweep(_apart(boxes[:, :2].astype(np.float64), half, class_id[clean], thresholds), half):
+        # Rows are sorted by score, so the greater index is the weaker box.
+        fallen[np.maximum(i, j)[probiou(boxes[i], boxes[j]) >= thresholds.iou]] = True
     return np.concatenate([clean[~fallen][: thresholds.limit], np.flatnonzero(dirty)])
 
 
@@ -81,16 +97,84 @@ def _strongest(score: NDArray[np.float32], dirty: NDArray[np.bool_]) -> NDArray[
     return clean[np.argsort(-score[clean], kind="stable")][:MOST]
 
 
-def _neighbours(hull: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All pairs of boxes ``[N,4]`` whose upright hulls touch: a sweep along x, so that far pairs are never made."""
-    order = np.argsort(hull[:, 0], kind="stable")
-    x1, y1, x2, y2 = hull[order].T
-    count = np.searchsorted(x1, x2, "right") - np.arange(len(x1)) - 1
-    first = np.repeat(np.arange(len(x1)), count)
-    step = np.arange(len(first)) - np.repeat(np.cumsum(count) - count, count)
-    second = first + 1 + step
-    touch = (y1[first] <= y2[second]) & (y1[second] <= y2[first])
-    return order[first[touch]], order[second[touch]]
+def _apart(
+    centre: NDArray[np.float64], half: NDArray[np.float64], class_id: NDArray[Any], thresholds: Thresholds
+) -> NDArray[np.float64]:
+    """Centres with each class on an island of its own along x, unless classes suppress each other."""
+    if thresholds.class_agnostic:
+        return centre
+    reach = 2 * (np.abs(centre[:, 0]) + half[:, 0]).max() + 1
+    return np.stack([centre[:, 0] + class_id * reach, centre[:, 1]], 1)
+
+
+class _Sweep:
+    """Pairs of boxes (centre and half size, ``[N,2]``) that touch, in chunks.
+
+    Attributes:
+        total: Pairs that touch along x.
+    """
+
+    def __init__(self, centre: NDArray[np.float64], half: NDArray[np.float64]) -> None:
+        low, high = centre[:, 0] - half[:, 0], centre[:, 0] + half[:, 0]
+        self.order = np.argsort(low, kind="stable")
+        self.y, self.half = centre[self.order, 1], half[self.order, 1]
+        starts = np.arange(len(low))
+        self.count = np.searchsorted(low[self.order], high[self.order], "right") - starts - 1
+        self.total = int(self.count.sum())
+
+    def __iter__(self) -> Iterator[Pairs]:
+        rows = np.flatnonzero(self.count).astype(np.int32)
+        ends = np.cumsum(self.count[rows])
+        start = 0
+        while start < len(rows):
+            before = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + CHUNK, "right")))
+            some, count = rows[start:stop], self.count[rows[start:stop]]
+            skipped = (some + 1 - (np.cumsum(count) - count)).astype(np.int32)
+            second = np.arange(count.sum(), dtype=np.int32) + np.repeat(skipped, count)
+            apart = np.abs(np.repeat(self.y[some], count) - self.y[second])
+            touch = np.flatnonzero(apart <= np.repeat(self.half[some], count) + self.half[second])
+            first = np.repeat(some, count)[touch]
+            yield self.order[first], self.order[second[touch]]
+            start = stop
+
+
+def _iou(boxes: NDArray[np.float64], size: NDArray[np.float64], i: NDArray[Any], j: NDArray[Any]) -> NDArray[Any]:
+    first, second = boxes[i], boxes[j]
+    shared = np.minimum(first[:, 2:], second[:, 2:]) - np.maximum(first[:, :2], second[:, :2])
+    shared = np.maximum(shared, 0).prod(1)
+    area = size.prod(1)
+    result: NDArray[Any] = shared / (area[i] + area[j] - shared)
+    return result
+
+
+def _greedy(count: int, i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Indices kept of ``count`` boxes, strongest first, with every overlapping pair given.
+
+    Round by round: who has no stronger rival left stays, its rivals fall, and with them their own claims.
+    """
+    strong, weak = np.minimum(i, j), np.maximum(i, j)
+    fallen = np.zeros(count, bool)
+    while len(strong):
+        stays = np.ones(count, bool)
+        stays[weak] = False
+        fallen[weak[stays[strong]]] = True
+        open_ = ~(fallen[strong] | fallen[weak])
+        strong, weak = strong[open_], weak[open_]
+    return np.flatnonzero(~fallen)
+
+
+def _one_by_one(boxes: NDArray[np.float64], class_id: NDArray[Any], thresholds: Thresholds) -> NDArray[np.int64]:
+    """The same in OpenCV: faster for few boxes, and needs no list of pairs where a crowd's would fill the memory."""
+    import cv2
+
+    rectangles = np.concatenate([boxes[:, :2], boxes[:, 2:] - boxes[:, :2]], 1)
+    if not thresholds.class_agnostic:
+        rectangles[:, 0] += class_id * (2 * np.abs(boxes).max() + 1)
+    # Falling scores by rank keep the order of equal ones, and a score of zero is not left out.
+    rank = np.linspace(1, 0.5, len(boxes), dtype=np.float32)
+    kept = cv2.dnn.NMSBoxes(rectangles, rank, 0.0, float(thresholds.iou))  # type: ignore[arg-type]
+    return np.asarray(kept, np.int64).reshape(-1)
 
 
 def probiou(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -109,7 +193,8 @@ def probiou(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[
     areas = np.sqrt(np.maximum(a1 * b1 - c1**2, 0) * np.maximum(a2 * b2 - c2**2, 0))
     shape = np.log((a * b - c * c) / (4 * areas + eps) + eps) / 2
     distance = np.clip(near + shape, eps, 100)
-    return 1 - np.sqrt(1 - np.exp(-distance) + eps)
+    result: NDArray[np.float64] = 1 - np.sqrt(1 - np.exp(-distance) + eps)
+    return result
 
 
 def _covariance(obb: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -93,7 +93,8 @@ def _content(classes: NDArray[np.int32], transform: ImageTransform) -> NDArray[n
     in_w, in_h = transform.input_size
     columns = _centres(transform.content[0], transform.pad[0], in_w, width)
     rows = _centres(transform.content[1], transform.pad[1], in_h, height)
-    return classes[rows[:, None], columns]
+    content: NDArray[np.int32] = classes[rows[:, None], columns]
+    return content
 
 
 def _centres(content: int, pad: int, whole: int, cells: int) -> NDArray[np.int64]:

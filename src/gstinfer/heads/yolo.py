@@ -99,6 +99,7 @@ class YoloHead(Head):
             raise ConfigError(f"head={self.name} needs an output of three axes, got {shapes(info)}")
         self.output, self.shape = output.name, output.shape
         self.extra = self._extra(info)
+        self.end2end = self._ends_itself(output.shape)
         self.layout = self._layout(output.shape) if layout == "auto" else layout
         if self.layout:
             self._check(output.shape)
@@ -110,6 +111,10 @@ class YoloHead(Head):
     def _extra(self, info: NetworkInfo) -> int:
         """Columns besides box, score and class."""
         return 0
+
+    def _ends_itself(self, shape: Sequence[int | None]) -> bool:
+        """Whether the rows are finished detections, x1, y1, x2, y2, score, class, rather than raw candidates."""
+        return self.end2end
 
     def _fits(self, columns: int) -> bool:
         """Whether a number of columns fits what is known."""

@@ -24,30 +24,29 @@ __all__ = ["YoloObbHead", "YoloPoseHead", "YoloSegHead"]
 class _TaskHead(YoloHead):
     """Raw or end-to-end: by metadata, else by the number of columns and candidates."""
 
-    def _layout(self, shape: Sequence[int | None]) -> str:
-        self.end2end = self._ends_itself(shape)
-        return super()._layout(shape)
-
     def _ends_itself(self, shape: Sequence[int | None]) -> bool:
         if ends_itself(self.info):
             return True
         if "task" in self.info.metadata and "end2end" in self.info.metadata:
             return False
-        if shape[2] != 6 + self.extra:
+        rows, columns = (shape[2], shape[1]) if self.layout == "channels-first" else (shape[1], shape[2])
+        if columns != 6 + self.extra:
             return False
-        counts = grid_counts(self.size)
-        known = 4 + self.extra
+        counts, known = grid_counts(self.size), 4 + self.extra
+        both = [(columns, rows)] if self.layout != "auto" else [(columns, rows), (rows, columns)]
         raw = any(
-            columns is not None and columns > known and (self.names is None or columns == known + len(self.names))
+            width is not None
+            and width > known
+            and (self.names is None or width == known + len(self.names))
             and (not counts or count is None or count in counts)
-            for columns, count in ((shape[1], shape[2]), (shape[2], shape[1]))
+            for width, count in both
         )
-        if raw:
+        if raw and self.layout == "auto":
             raise ConfigError(
                 f"the output {self.output} {list(shape)} of head={self.name} may be raw or end-to-end",
-                hint="give the class names with labels=, or set layout= for raw candidates",
+                hint="give the class names with labels=, or set layout=, which means raw candidates here",
             )
-        return True
+        return not raw
 
 
 class YoloSegHead(_TaskHead):
@@ -92,7 +91,7 @@ class YoloPoseHead(_TaskHead):
         if len(fits) != 1:
             raise ConfigError(
                 f"head=yolo-pose cannot tell the number of keypoints from {self.output} {list(self.shape)}",
-                hint="write kpt_shape = [K, 3] into the file's metadata or MODEL.gstinfer.toml",
+                hint="write kpt_shape = [K, 3] into the file's metadata",
             )
         return fits.pop()
 
