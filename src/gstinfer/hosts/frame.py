@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from operator import is_
 from typing import Any
 
@@ -67,8 +68,16 @@ class BufferFrame(Frame):
         return len(now) != len(self._before) or not all(map(is_, now, self._before))
 
     def close(self) -> None:
-        """Lets go of the pixels."""
+        """Lets go of the pixels and of the buffer."""
         self.image.planes = _ClosedPlanes()
+        self._reader = _closed_reader
+
+
+def _closed_reader() -> FrameResults | None:
+    raise HostError(
+        "the results of this frame are gone with its buffer: they were not asked for in time",
+        hint="read frame.results before the stage or predict() returns",
+    )
 
 
 def parts(results: FrameResults) -> list[Any]:
@@ -95,5 +104,6 @@ def _collect(value: Any, found: list[Any]) -> None:
         found.append(value)
     else:
         found.append(value)
-        for item in getattr(value, "__dict__", {}).values():
-            _collect(item, found)
+        if is_dataclass(value):
+            for item in vars(value).values():
+                _collect(item, found)

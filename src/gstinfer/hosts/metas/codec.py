@@ -8,6 +8,7 @@ the header an array is ``[dtype, shape, offset]``, the offset counting from the 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from typing import Any
 
@@ -158,7 +159,7 @@ def decode(raw: bytes) -> tuple[FrameResults, tuple[int, int], float]:
     def get(place: list[Any]) -> NDArray[Any]:
         dtype, shape, offset = place
         kind = np.dtype(dtype)
-        count = int(np.prod(shape, dtype=np.int64))
+        count = math.prod(shape)
         if not count or not kind.itemsize:
             return np.zeros(shape, kind)
         return np.frombuffer(raw, kind, count, start + offset).reshape(shape)
@@ -201,6 +202,7 @@ def _read_detections(header: dict[str, Any], get: Any) -> Detections:
     if "mask" in header:
         places, packed = get(header["mask"][0]).tolist(), get(header["mask"][1])
         bits = np.unpackbits(packed, count=sum(h * w for _, _, h, w in places)).view(bool)
+        bits.setflags(write=False)
         masks, at = [], 0
         for x, y, h, w in places:
             masks.append(Mask(x, y, bits[at : at + h * w].reshape(h, w)))

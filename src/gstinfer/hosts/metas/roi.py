@@ -10,6 +10,8 @@ import ctypes as C
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from gstinfer.hosts.gstbuffer import function, library
 from gstinfer.results import Detections
 
@@ -22,7 +24,8 @@ _gst = library("libgstreamer-1.0.so.0")
 _video = library("libgstvideo-1.0.so.0")
 _glib = library("libglib-2.0.so.0")
 
-_UINT, _INT, _DOUBLE, _STRING = C.c_uint, 6 << 2, 15 << 2, 16 << 2
+# GTypes of gint, gint64 and gdouble.
+_INT, _INT64, _DOUBLE = 6 << 2, 10 << 2, 15 << 2
 
 
 class Region(C.Structure):
@@ -51,12 +54,10 @@ _quark = function(_glib, "g_quark_from_string", C.c_uint32, C.c_char_p)
 _quark_text = function(_glib, "g_quark_to_string", C.c_char_p, C.c_uint32)
 _api = function(_video, "gst_video_region_of_interest_meta_api_get_type", C.c_size_t)()
 _add = function(
-    _video, "gst_buffer_add_video_region_of_interest_meta_id", C.POINTER(Region), C.c_void_p, C.c_uint32, *[_UINT] * 4
+    _video, "gst_buffer_add_video_region_of_interest_meta_id", C.c_void_p, C.c_void_p, C.c_uint32, *[C.c_uint] * 4
 )
-_add_param = function(_video, "gst_video_region_of_interest_meta_add_param", None, C.POINTER(Region), C.c_void_p)
-_get = function(
-    _video, "gst_buffer_get_video_region_of_interest_meta_id", C.POINTER(Region), C.c_void_p, C.c_int
-)
+_add_param = function(_video, "gst_video_region_of_interest_meta_add_param", None, C.c_void_p, C.c_void_p)
+_get = function(_video, "gst_buffer_get_video_region_of_interest_meta_id", C.c_void_p, C.c_void_p, C.c_int)
 _iterate = function(
     _gst, "gst_buffer_iterate_meta_filtered", C.c_void_p, C.c_void_p, C.POINTER(C.c_void_p), C.c_size_t
 )
@@ -66,8 +67,7 @@ _structure_new = function(
     _gst, "gst_structure_new", C.c_void_p, C.c_char_p,
     C.c_char_p, C.c_size_t, C.c_double,
     C.c_char_p, C.c_size_t, C.c_int,
-    C.c_char_p, C.c_size_t, C.c_char_p,
-    C.c_char_p, C.c_size_t, C.c_char_p,
+    C.c_char_p, C.c_size_t, C.c_int64,
     C.c_void_p,
 )  # fmt: skip
 _FRAME_TYPE = _quark(b"gstinfer-frame")
@@ -78,11 +78,10 @@ def mark_frame(buffer: Any, width: int, height: int) -> None:
     pointer = hash(buffer)
     found = _get(pointer, FRAME_ID)
     if not found:
-        region = _add(pointer, _FRAME_TYPE, 0, 0, width, height).contents
-        region.id = FRAME_ID
-        region.parent_id = -1
+        region = Region.from_address(_add(pointer, _FRAME_TYPE, 0, 0, width, height))
+        region.id, region.parent_id = FRAME_ID, -1
     else:
-        region = found.contents
+        region = Region.from_address(found)
         region.x, region.y, region.w, region.h = 0, 0, width, height
 
 
@@ -91,7 +90,7 @@ def witness(buffer: Any) -> tuple[int, int, int, int] | None:
     found = _get(hash(buffer), FRAME_ID)
     if not found:
         return None
-    region = found.contents
+    region = Region.from_address(found)
     return region.x, region.y, region.w, region.h
 
 
@@ -108,8 +107,8 @@ def read(buffer: Any) -> Iterator[Region]:
 def write(buffer: Any, detections: Detections | None, width: int, height: int) -> None:
     """Puts one region per object on a writable buffer in place of those of ours that are there.
 
-    A region has the label as its type, row + 1 as its id, and a ``detection`` parameter with ``confidence``,
-    ``label_id``, ``label`` and ``tracker_id`` (text; ids have 64 bits, and empty means untracked).
+    A region has the label as its type, row + 1 as its id, and a ``detection`` parameter with ``confidence`` (double),
+    ``label_id`` (int) and ``tracker_id`` (int64, -1 where untracked).
     """
     pointer = hash(buffer)
     for old in [C.addressof(r) for r in read(buffer) if r.parent_id == FRAME_ID]:
@@ -117,26 +116,23 @@ def write(buffer: Any, detections: Detections | None, width: int, height: int) -
     if detections is None or not len(detections):
         return
     named = detections.named(None)
-    boxes = named.xyxy.round().clip(0, (width, height, width, height)).astype(int).tolist()
+    labels = named.label or []
+    boxes = named.xyxy.round().clip(0, (width, height, width, height)).astype(int)
+    boxes[:, 2:] = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
+    quarks = {t: _quark(t.encode("utf-8", "replace").replace(b"\0", b"") or b"object") for t in set(labels)}
     tracks = [-1] * len(named) if named.tracker_id is None else named.tracker_id.tolist()
-    quarks: dict[str, tuple[int, bytes]] = {}
-    rows = zip(boxes, named.confidence.tolist(), named.class_id.tolist(), named.label or [], tracks)
-    for number, ((x1, y1, x2, y2), confidence, class_id, label, track) in enumerate(rows, 1):
-        if label not in quarks:
-            raw = label.encode("utf-8", "replace").replace(b"\0", b"") or b"object"
-            quarks[label] = _quark(raw), raw
-        quark, raw = quarks[label]
-        pointer_to = _add(pointer, quark, x1, y1, max(0, x2 - x1), max(0, y2 - y1))
-        region = pointer_to.contents
+    rows = zip(labels, boxes.tolist(), named.confidence.tolist(), named.class_id.tolist(), tracks)
+    for number, (label, box, confidence, class_id, track) in enumerate(rows, 1):
+        meta = _add(pointer, quarks[label], *box)
+        region = Region.from_address(meta)
         region.id, region.parent_id = number, FRAME_ID
         _add_param(
-            pointer_to,
+            meta,
             _structure_new(
                 b"detection",
                 b"confidence", _DOUBLE, confidence,
                 b"label_id", _INT, class_id,
-                b"label", _STRING, raw,
-                b"tracker_id", _STRING, b"%d" % track if track >= 0 else b"",
+                b"tracker_id", _INT64, track,
                 None,
             ),
         )  # fmt: skip

@@ -45,4 +45,5 @@ def _mask(mask: Mask, sx: float, sy: float) -> Mask:
     columns_in, rows_in = (columns >= 0) & (columns < width), (rows >= 0) & (rows < height)
     bitmap = np.zeros((y2 - y1, x2 - x1), bool)
     bitmap[np.ix_(rows_in, columns_in)] = mask.bitmap[np.ix_(rows[rows_in], columns[columns_in])]
+    bitmap.setflags(write=False)
     return Mask(x1, y1, bitmap)
