@@ -14,6 +14,9 @@ from gstinfer.errors import ConfigError
 
 __all__ = ["nowhere", "output_paths", "video_file"]
 
+NO_PREROLL = {"async": False}
+"""The muxer keeps everything until EOS, to write its index in front: a sink that waited for data would hold all of PLAYING."""
+
 
 def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | None]:
     """One file per source: ``output`` itself, or ``STREAM.mp4`` in it where it is a folder or there are several sources.
@@ -52,7 +55,7 @@ def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | N
 
 def nowhere(pipeline: Any) -> list[Any]:
     """A sink that takes frames as fast as they come."""
-    return [make(pipeline, "fakesink", sync=False)]
+    return [make(pipeline, "fakesink", sync=False, **NO_PREROLL)]
 
 
 def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[Any]:
@@ -70,7 +73,7 @@ def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[An
         make(pipeline, "capsfilter", caps="video/x-h264,profile=high"),
         make(pipeline, "h264parse"),
         make(pipeline, "mp4mux", faststart=True),
-        make(pipeline, "filesink", location=str(path), sync=False),
+        make(pipeline, "filesink", location=str(path), sync=False, **NO_PREROLL),
     ]
     box = chain[4]
     box.get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, _make_even, box)

@@ -133,7 +133,7 @@ class JsonLines:
             errno.ENOSPC: "free some space; the lines written so far are whole but for the last",
             errno.EPIPE: "the reader closed its end",
         }.get(error.errno or 0, "")
-        return PublishError(f"messages cannot be {done} to {name}: {error.strerror or error}", hint=hint)
+        return PublishError(f"{name} cannot be {done} for messages: {error.strerror or error}", hint=hint)
 
 
 def _write(fd: int, data: bytes) -> None:
