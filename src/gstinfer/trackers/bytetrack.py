@@ -262,7 +262,7 @@ class ByteTrack(Settings):
     def _predicted(self, tracks: NDArray[Any], stream: _Stream, frame: Frame) -> Detections:
         """The objects in sight when the stream was last looked at, moved along with their tracks."""
         if stream.last is None:
-            return Detections.empty()
+            return _with_ids(Detections.empty(), np.zeros(0, np.int64))
         tracks = tracks[(tracks["id"] > 0) & (tracks["missed"] == 0) & (tracks["age"] <= self.lost_time)]
         xyxy = clip_boxes(kalman.boxes(tracks).astype(np.float32), frame.width, frame.height)
         inside = (xyxy[:, 2] > xyxy[:, 0]) & (xyxy[:, 3] > xyxy[:, 1])

@@ -8,6 +8,7 @@ from typing import Any
 from gstinfer import registry
 from gstinfer.errors import ConfigError
 from gstinfer.frames import FrameBatch
+from gstinfer.results import Detections, FrameResults
 from gstinfer.settings import Settings, option
 from gstinfer.trackers import Tracker
 
@@ -31,6 +32,7 @@ class TrackStage:
         self.settings = settings
         self._tracker: Tracker | None = None
         self._lock = Lock()
+        self._frames = self._objects = 0
 
     def start(self) -> None:
         """Makes the tracker.
@@ -53,21 +55,34 @@ class TrackStage:
         if self._tracker is None or not frames:
             return
         with self._lock:
-            # A frame that was skipped may carry objects of an earlier element; then they count as seen.
-            tracked = self._tracker.update([f.results.detections for f in frames], frames)
+            tracked = self._tracker.update([_seen(f.results) for f in frames], frames)
         for frame, detections in zip(frames, tracked):
-            frame.results.detections = detections
+            if len(detections) or frame.results.detections is not None:
+                frame.results.detections = detections
+        self._frames += len(frames)
+        self._objects += sum(len(d) for d in tracked)
 
     def reset(self, stream_id: str) -> None:
         if self._tracker is not None:
             with self._lock:
                 self._tracker.reset(stream_id)
 
+    def stats(self) -> dict[str, int]:
+        """Frames looked at and objects on them so far."""
+        return {"frames": self._frames, "objects": self._objects}
+
     def interrupt(self) -> None:
         """Nothing waits here."""
 
     def stop(self) -> None:
         self._tracker = None
+
+
+def _seen(results: FrameResults) -> Detections | None:
+    """What a tracker is told: None only where inference was skipped and no earlier element left objects."""
+    if results.detections is None and results.inferred is not False:
+        return Detections.empty()
+    return results.detections
 
 
 def _arguments(text: str) -> dict[str, Any]:
