@@ -25,9 +25,15 @@ BROAD_EXCEPTS = {
     "gstinfer.doctor.probe",  # a plugin file is imported
     "gstinfer.elements.guard",  # every vfunc
     "gstinfer.elements.shim",  # never raises
+    "gstinfer.elements.infer.inflight",  # a thread ends
     "gstinfer.model",  # the user's model
+    "gstinfer.models.network",  # a runtime runs
+    "gstinfer.models.onnx",  # a runtime opens a file
+    "gstinfer.models.torch_load",  # a file of any origin, the user's code
+    "gstinfer.modelspec",  # the user's module
     "gstinfer.publish.worker",  # a thread ends
     "gstinfer.runner",  # the user's model, on a thread
+    "gstinfer.swap",  # the user's model, on a thread
 }
 """Where ``except Exception`` or wider may stand: foreign code is called, or a thread ends."""
 

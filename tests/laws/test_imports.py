@@ -16,8 +16,9 @@ LAYERS = (
     ("image", "geometry", "labels", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
-    ("model", "stage"),
+    ("model", "modelbase", "modelspec", "stage"),
     ("models", "runner", "trackers", "overlay", "publish"),
+    ("swap", "watchdog"),
     ("hosts",),
     ("elements/stage",),
     ("elements",),
@@ -26,14 +27,14 @@ LAYERS = (
 )
 """From the bottom up: modules and folders of the package; ``elements/stage`` is what is free of GStreamer there."""
 
-APART = LAYERS.index(("models", "runner", "trackers", "overlay", "publish"))
+APART = next(level for level, names in enumerate(LAYERS) if "runner" in names)
 """The layer whose members do not import each other."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 GI_ALLOWED = re.compile(
     r"gstinfer\.(hosts|app|cli|doctor|testing)(\..*)?"
-    r"|gstinfer\.elements\.(compat|guard|base|shim|custom|properties)|gstinfer\.elements\.\w+\.element"
+    r"|gstinfer\.elements\.(compat|guard|base|shim)|gstinfer\.elements\.\w+\.(element|named)"
 )
 HEAVY = {"torch", "cv2", "onnxruntime", "scipy", "PIL", "tensorrt", "openvino", "ultralytics", "rfdetr"}
 NVIDIA_ONLY_IN = "gstinfer.hosts.deepstream"

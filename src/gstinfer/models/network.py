@@ -168,7 +168,9 @@ class NetworkModel(Model):
                 hint="export the network with the picture as its only input",
             )
         names = self._head.labels
+        tensors = [("input", item) for item in info.inputs] + [("output", item) for item in info.outputs]
         self._rows = [
+            *((kind, tensor_text(item), "the file") for kind, item in tensors),
             ("head", self._head.name, "; ".join(self._decision.reasons)),
             *((name, text(getattr(self.preprocessing, name)), reasons[name]) for name in FIELDS),
             ("batch", str(self.max_batch or "any"), f"the shape of the input {self._picture}"),
@@ -286,6 +288,11 @@ def as_names(labels: Any) -> tuple[str, ...]:
     if isinstance(labels, Mapping):
         return tuple(str(labels.get(i, i)) for i in range(max(labels, default=-1) + 1))
     return tuple(labels)
+
+
+def tensor_text(item: TensorInfo) -> str:
+    """Name, shape and type for people: ``images [?,3,640,640] float32``."""
+    return f"{item.name} [{','.join('?' if side is None else str(side) for side in item.shape)}] {item.dtype}"
 
 
 def text(value: Any) -> str:
