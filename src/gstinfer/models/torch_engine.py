@@ -1,0 +1,206 @@
+"""Batches through a network on the GPU without waiting: pictures in, small pinned tensors out, several in flight.
+
+All work of one engine is ordered on one stream: table and preprocessing kernel write the static input, a CUDA graph of the
+right size runs the network and the device's part of decoding, one copy brings the candidates to pinned memory, an event
+marks the end. As the stream keeps that order, one input and one graph per size serve any number of batches in flight; only
+the pinned copies are several. On the CPU the same steps run one after another, without graphs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gstinfer.geometry import ImageTransform
+from gstinfer.image import Device, Image
+from gstinfer.preprocess import Preprocessing, prepare
+
+__all__ = ["GRAPH_SIZES", "Engine", "Results", "graph_size"]
+
+GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
+"""Batch sizes that a graph is captured for, up to the largest batch."""
+
+
+def graph_size(count: int, sizes: Sequence[int]) -> int:
+    """The smallest captured size that holds ``count`` pictures; ``sizes`` ascend."""
+    return next(size for size in sizes if size >= count)
+
+
+class _Slot:
+    """Pinned host copies of one batch's outputs and the event behind them."""
+
+    def __init__(self, outputs: Mapping[str, Any]) -> None:
+        self.outputs = dict(outputs)
+        self.event: Any = None
+
+
+class Engine:
+    """See the module.
+
+    Args:
+        torch: The library.
+        program: Takes ``[B,...]`` pictures, gives tensors by name, batch first. Captured, so its work must not depend on
+            values on the host.
+        spec: The pictures it takes.
+        device: Where.
+        sizes: Batch sizes to capture, ascending; a batch has at most the last.
+        slots: Batches whose results may be outstanding.
+        graphs: Whether to capture; False runs the program as it is.
+    """
+
+    def __init__(
+        self,
+        torch: Any,
+        program: Callable[[Any], Mapping[str, Any]],
+        spec: Preprocessing,
+        device: Device,
+        sizes: Sequence[int],
+        *,
+        slots: int = 4,
+        graphs: bool = True,
+    ) -> None:
+        self.torch, self.program, self.spec, self.device, self.sizes = torch, program, spec, device, tuple(sizes)
+        self.place = torch.device(str(device))
+        dtype = getattr(torch, spec.dtype)
+        shape = spec.input_shape(self.sizes[-1])
+        self.stream = torch.cuda.Stream(self.place) if device.is_cuda else None
+        self.input = torch.zeros(shape, dtype=dtype, device=self.place)
+        # Pictures in host memory are prepared there; two staging buffers let one be filled while the other is copied.
+        self._staging: list[tuple[Any, Any]] = []
+        self._shape, self._dtype = shape, dtype
+        self._graphs: dict[int, tuple[Any, Mapping[str, Any]]] = {}
+        with self._on_stream():
+            example = self._warm(self.input)
+            if graphs and device.is_cuda:
+                pool = torch.cuda.graph_pool_handle()
+                for size in reversed(self.sizes):
+                    self._graphs[size] = self._capture(size, pool)
+        self._slots = [_Slot({name: self._host_copy(value) for name, value in example.items()}) for _ in range(slots)]
+        self._free = threading.Semaphore(slots)
+        self._lock = threading.Lock()
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        stack.enter_context(self.torch.inference_mode())
+        if self.stream is not None:
+            stack.enter_context(self.torch.cuda.device(self.place))
+            stack.enter_context(self.torch.cuda.stream(self.stream))
+        return stack
+
+    def _warm(self, pictures: Any) -> Mapping[str, Any]:
+        """Runs as often as libraries need to choose their kernels."""
+        torch = self.torch
+        choose = torch.backends.cudnn.flags(benchmark=True) if self.device.is_cuda else nullcontext()
+        with choose:
+            for _ in range(3 if self.device.is_cuda else 1):
+                outputs = self.program(pictures)
+        if self.stream is not None:
+            self.stream.synchronize()
+        return outputs
+
+    def _capture(self, size: int, pool: Any) -> tuple[Any, Mapping[str, Any]]:
+        torch, pictures = self.torch, self.input[:size]
+        self._warm(pictures)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may decode video meanwhile: only this thread's calls are held to the rules of capture.
+        with (
+            torch.backends.cudnn.flags(benchmark=True),
+            torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"),
+        ):
+            outputs = self.program(pictures)
+        return graph, outputs
+
+    def _host_copy(self, value: Any) -> Any:
+        return self.torch.empty(value.shape, dtype=value.dtype, pin_memory=self.device.is_cuda)
+
+    def submit(self, images: Sequence[Image], transforms: Sequence[ImageTransform]) -> Results:
+        """Gives a batch to the device.
+
+        Args:
+            images: At most ``sizes[-1]``, all on the engine's device or all in host memory. Their memory must stay valid
+                until the results are there.
+            transforms: One per picture.
+
+        Returns:
+            Waits for the results; enter and leave it once.
+        """
+        self._free.acquire()
+        with self._lock:
+            slot = self._slots.pop()
+        try:
+            with self._on_stream():
+                self._fill(images, transforms)
+                outputs = self._run(len(images))
+                for name, target in slot.outputs.items():
+                    target[: len(images)].copy_(outputs[name][: len(images)], non_blocking=True)
+                if self.stream is not None:
+                    slot.event = slot.event or self.torch.cuda.Event(blocking=True)
+                    slot.event.record(self.stream)
+        except BaseException:
+            self.give_back(slot)
+            raise
+        return Results(self, slot, len(images))
+
+    def give_back(self, slot: _Slot) -> None:
+        """The slot's memory may be written again."""
+        with self._lock:
+            self._slots.append(slot)
+        self._free.release()
+
+    def _fill(self, images: Sequence[Image], transforms: Sequence[ImageTransform]) -> None:
+        count = len(images)
+        if images[0].device.is_cuda == self.device.is_cuda and self.stream is not None:
+            prepare(images, self.spec, transforms=transforms, out=self.input)
+            return
+        if self.stream is None:
+            prepare(images, self.spec, transforms=transforms, out=self.input.numpy())
+            return
+        if not self._staging:
+            self._staging = [
+                (self.torch.zeros(self._shape, dtype=self._dtype, pin_memory=True), self.torch.cuda.Event())
+                for _ in range(2)
+            ]
+        host, event = self._staging[0]
+        self._staging.reverse()
+        event.synchronize()
+        prepare(images, self.spec, transforms=transforms, out=host.numpy())
+        self.input[:count].copy_(host[:count], non_blocking=True)
+        event.record(self.stream)
+
+    def _run(self, count: int) -> Mapping[str, Any]:
+        if not self._graphs:
+            return self.program(self.input[: graph_size(count, self.sizes)])
+        graph, outputs = self._graphs[graph_size(count, self.sizes)]
+        graph.replay()
+        return outputs
+
+    def close(self) -> None:
+        """Waits for the stream and lets go of the graphs."""
+        if self.stream is not None:
+            self.stream.synchronize()
+        self._graphs.clear()
+
+
+class Results:
+    """One batch under way. A context: entering waits and gives the rows of the batch by output name, in pinned memory that
+    the engine takes back on leaving."""
+
+    def __init__(self, engine: Engine, slot: _Slot, count: int) -> None:
+        self._engine, self._slot, self._count = engine, slot, count
+
+    def __enter__(self) -> dict[str, NDArray[Any]]:
+        try:
+            if self._slot.event is not None:
+                self._slot.event.synchronize()
+        except BaseException:
+            self.__exit__()
+            raise
+        return {name: np.asarray(value[: self._count]) for name, value in self._slot.outputs.items()}
+
+    def __exit__(self, *_: object) -> None:
+        self._engine.give_back(self._slot)
