@@ -139,12 +139,17 @@ class YoloHead(Head):
             for layout, columns, count in (("channels-first", a, b), ("channels-last", b, a))
             if columns > known
         ]
-        if not options or (self.names is not None and not self._fits(a) and not self._fits(b)):
-            wanted = "at least 1" if self.names is None else len(self.names)
+        if not options:
             raise ConfigError(
                 f"the output {self.output} {list(shape)} does not fit head={self.name}, which has {known} columns "
-                f"besides the classes, and {wanted} classes here",
-                hint="check head= and labels=",
+                "besides the classes",
+                hint="check head=",
+            )
+        if self.names is not None and not self._fits(a) and not self._fits(b):
+            raise ConfigError(
+                f"{len(self.names)} labels do not fit head={self.name}, whose output {self.output} {list(shape)} may be "
+                f"read as {' or as '.join(options)}",
+                hint="check labels= and head=",
             )
         raise ConfigError(
             f"the output {self.output} {list(shape)} may be read as {' or as '.join(options)}",

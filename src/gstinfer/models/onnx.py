@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -159,12 +160,9 @@ def _check_file(path: Path) -> None:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """ONNX Runtime's message without its prefix, its own C++ location and the path, on one line."""
-    text = " ".join(str(error).split())
-    for prefix in ("[ONNXRuntimeError]", ":"):
-        text = text.removeprefix(prefix).strip()
-    text = text.replace(f"Load model from {path} failed:", "").strip()
-    return text[:300]
+    """ONNX Runtime's message without its prefix and the path, on one line."""
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(str(error).split()))
+    return re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)[:300]
 
 
 def _tensor(node: Any) -> TensorInfo:

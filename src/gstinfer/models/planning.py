@@ -91,10 +91,12 @@ def plan(
         raise ConfigError(
             f"{name} wants {picture.dtype} pictures, which cannot be made", hint=f"export it for {', '.join(DTYPES)}"
         )
-    if picture.dtype in ("uint8", "int32"):
-        values["scale"], why["scale"] = 1.0, f"a {picture.dtype} input takes pixels as they are"
     for field, value in habits.items():
         values[field], why[field] = value, f"what head {head} is trained with"
+    if picture.dtype in ("uint8", "int32"):
+        # Normalising is the network's own work then: numbers around 0..1 would all be rounded away.
+        for field, value in (("scale", 1.0), ("mean", (0.0,)), ("std", (1.0,))):
+            values[field], why[field] = value, f"a {picture.dtype} input takes pixels as they are"
     found = input_size(info)
     if found is not None:
         values["size"] = found

@@ -190,7 +190,8 @@ def _warped(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pix
 
     width, height = transform.content
     left, top = transform.pad
-    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float64) + (left, top)
+    edge, bottom = left + width, top + height
+    corners = np.array([[left, top], [edge, top], [edge, bottom], [left, bottom]], np.float64)
     x, y = transform.points_to_frame(corners).T
     # The hull and one pixel around it, at least one pixel of the frame.
     x1, y1 = (int(np.clip(math.floor(v.min()) - 1, 0, n - 1)) for v, n in ((x, image.width), (y, image.height)))

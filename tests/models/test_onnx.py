@@ -1,0 +1,129 @@
+"""OnnxRuntime: what it opens, what it refuses and in which words."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx_networks import METADATA, oracle
+
+from gstinfer import ConfigError, MissingDependencyError, ModelLoadError, as_model
+from gstinfer.image import Device
+from gstinfer.models import onnx as module
+from gstinfer.models.onnx import OnnxRuntime, cores, onnx_model
+
+
+def test_info_and_run(tmp_path):
+    runtime = OnnxRuntime(oracle(tmp_path / "o.onnx"))
+    (picture,), (output,) = runtime.info.inputs, runtime.info.outputs
+    assert (picture.name, picture.shape, picture.dtype) == ("images", (None, 3, 64, 64), "float32")
+    assert (output.name, output.shape) == ("output0", (None, 1, 6))
+    assert dict(runtime.info.metadata) == METADATA
+    pixels = np.zeros((2, 3, 64, 64), np.float32)
+    pixels[1, 0] = 1
+    assert runtime.run({"images": pixels})["output0"][:, 0, 2].tolist() == [20, 52]
+
+
+def test_the_input_is_read_in_place(tmp_path):
+    """The same array changed between two runs changes the answer, and no run writes into it."""
+    runtime = OnnxRuntime(oracle(tmp_path / "o.onnx"))
+    pixels = np.zeros((1, 3, 64, 64), np.float32)
+    answers = []
+    for value in (0, 1, 0.5):
+        pixels[:, 0] = value
+        answers.append(float(runtime.run({"images": pixels})["output0"][0, 0, 2]))
+        assert set(np.unique(pixels[:, 0])) == {np.float32(value)}
+    assert answers == [20, 52, 36]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "does not exist"),
+        (b"", r"is empty \(0 bytes\)"),
+        (b"not a model at all", "cannot be loaded by ONNX Runtime"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "Git LFS pointer"),
+    ],
+)
+def test_bad_files_in_one_line(tmp_path, content, words):
+    path = tmp_path / "bad.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelLoadError, match=words) as caught:
+        as_model(str(path))
+    assert "FAIL" not in str(caught.value)
+    assert "bad.onnx" in str(caught.value) and "\n" not in str(caught.value)
+    assert str(path) in caught.value.message and caught.value.message.count(str(path)) == 1
+
+
+def test_a_truncated_file_is_refused(tmp_path):
+    path = oracle(tmp_path / "o.onnx")
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(ModelLoadError, match=r"o\.onnx cannot be loaded"):
+        as_model(str(path))
+
+
+def test_a_folder_is_refused(tmp_path):
+    with pytest.raises(ModelLoadError, match="is a folder"):
+        OnnxRuntime(tmp_path)
+
+
+def test_weights_in_a_file_that_is_missing(tmp_path):
+    path = oracle(tmp_path / "o.onnx")
+    model = onnx.load(path)
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=64)
+    OnnxRuntime(path)
+    (tmp_path / "weights.bin").unlink()
+    with pytest.raises(ModelLoadError, match=r"weights\.bin"):
+        OnnxRuntime(path)
+
+
+def test_cuda_is_never_replaced_by_the_cpu(tmp_path, monkeypatch):
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ConfigError) as caught:
+        as_model(str(oracle(tmp_path / "o.onnx")), device="cuda:1")
+    text = str(caught.value)
+    assert "device=cuda:1" in text and "CPUExecutionProvider" in text and "pip install onnxruntime-gpu" in text
+
+
+def test_threads_are_set_on_purpose(tmp_path):
+    path = oracle(tmp_path / "o.onnx")
+    for threads, want in ((0, cores()), (1, 1)):
+        options = OnnxRuntime(path, Device(), threads)._session.get_session_options()
+        assert (options.intra_op_num_threads, options.inter_op_num_threads) == (want, 1)
+
+
+def test_threads_reach_the_runtime(tmp_path, monkeypatch):
+    seen = []
+
+    class Seen(OnnxRuntime):
+        def __init__(self, path, device, threads):
+            seen.append(threads)
+            super().__init__(path, device, threads)
+
+    monkeypatch.setattr(module, "OnnxRuntime", Seen)
+    as_model(str(oracle(tmp_path / "o.onnx")), threads=1)
+    assert seen == [1]
+
+
+def test_without_onnxruntime_the_pip_line_is_said(tmp_path, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingDependencyError, match="pip install onnxruntime"):
+        as_model(str(oracle(tmp_path / "o.onnx")))
+
+
+def test_no_path(tmp_path):
+    with pytest.raises(ConfigError, match="no ONNX file"):
+        onnx_model("")
+    with pytest.raises(ConfigError, match="no ONNX file"):
+        as_model("onnx:")
+
+
+def test_both_spellings_name_the_file(tmp_path):
+    path = oracle(tmp_path / "o.onnx")
+    for spec in (f"onnx:{path}", str(path)):
+        assert as_model(spec).predict(np.zeros((64, 64, 3), np.uint8))[0].class_id.tolist() == [0]
