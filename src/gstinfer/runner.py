@@ -29,6 +29,9 @@ __all__ = ["Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
 
 log = logging.getLogger(__name__)
 
+PATIENCE = 30.0
+"""Seconds that a stop waits for a model that hangs."""
+
 
 @dataclass(frozen=True)
 class RunnerConfig:
@@ -190,7 +193,10 @@ class ModelRunner:
             self._condition.notify_all()
         worker, self._worker = self._worker, None
         if worker is not None and worker is not threading.current_thread():
-            worker.join()
+            worker.join(PATIENCE)
+            if worker.is_alive():
+                log.error("%s does not return from predict; its thread is left behind", self.config.spec)
+                return
             self._submitted.put(None)
             if self._courier is not None:
                 self._courier.join()
@@ -217,6 +223,11 @@ class ModelRunner:
             old.close()
         if old is model:
             raise Flushed
+
+    def busy_since(self) -> float | None:
+        """``time.monotonic()`` when the oldest batch in flight began; None while none is."""
+        with self._condition:
+            return self._in_flight[0].began if self._in_flight else None
 
     def stats(self) -> dict[str, float]:
         """Counters so far: batches, frames, mean batch, and seconds by step."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from gstinfer.errors import GstInferError, ModelLoadError
 from gstinfer.frames import Flushed
 from gstinfer.model import LoadedModel
+from gstinfer.periodic import Periodic
 from gstinfer.runner import ModelRunner
 
 __all__ = ["ModelSwap", "Watch"]
@@ -81,28 +82,23 @@ class Watch:
     """
 
     def __init__(self, path: Path, changed: Callable[[], None], interval: float = 0.5) -> None:
-        self.path, self.changed, self.interval = path, changed, interval
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"gstinfer:watch {path.name}", daemon=True)
-        self._thread.start()
+        self.path, self.changed = path, changed
+        self._known = self._before = self._state()
+        self._looking = Periodic(f"gstinfer:watch {path.name}", interval, self._look)
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _state(self) -> tuple[int, int, int] | None:
         try:
             status = self.path.stat()
         except OSError:
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino
 
-    def _run(self) -> None:
-        known = before = self._look()
-        while not self._stop.wait(self.interval):
-            now = self._look()
-            if now is not None and now != known and now == before:
-                known = now
-                self.changed()
-            before = now
+    def _look(self) -> None:
+        now = self._state()
+        if now is not None and now != self._known and now == self._before:
+            self._known = now
+            self.changed()
+        self._before = now
 
     def close(self) -> None:
-        self._stop.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        self._looking.close()

@@ -65,3 +65,15 @@ class Number(Model):
 
 def function(batch):
     return [Detections([[0, 0, f.width / 2, f.height / 2]]) for f in batch]
+
+
+class Hangs(Model):
+    """Works on its third batch for a second."""
+
+    number = 0
+
+    def predict(self, batch):
+        self.number += 1
+        if self.number == 3:
+            time.sleep(1)
+        return [None] * len(batch)

@@ -65,7 +65,7 @@ def test_results_belong_to_their_own_frames(depth):
 
 
 def test_properties_from_a_structure_reach_the_model():
-    run = run_pipeline(infer("Options", "model-args=\"size=20, word=(string)\\\"two words\\\"\"", n=1))
+    run = run_pipeline(infer("Options", 'model-args="size=20, word=(string)\\"two words\\""', n=1))
     assert run.boxes() == [[[0, 0, 20, 20]]]
     assert run.results[0].detections.label == ["two words"]
 
@@ -73,8 +73,8 @@ def test_properties_from_a_structure_reach_the_model():
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("model-args=\"sise=20\"", "no model argument 'sise'; available: size, word"),
-        ("model-args=\"size=0\"", "size=0 is out of range"),
+        ('model-args="sise=20"', "no model argument 'sise'; available: size, word"),
+        ('model-args="size=0"', "size=0 is out of range"),
         ("confidence-threshold=3", "confidence-threshold=3.0 is out of range"),
         ("resize=squash", "resize='squash' is not known"),
         ("device=tpu", "unknown device 'tpu'"),
@@ -115,9 +115,7 @@ def test_cuda_without_a_gpu_is_an_error_and_never_a_silent_cpu_run():
 
     if _gpu_possible():
         pytest.skip("this machine has an NVIDIA driver")
-    run = run_pipeline(
-        f"{RED.format(n=3, f='RGB')} ! pyinfer model=nanodet-coco device=cuda ! fakesink name=sink"
-    )
+    run = run_pipeline(f"{RED.format(n=3, f='RGB')} ! pyinfer model=nanodet-coco device=cuda ! fakesink name=sink")
     assert run.error is not None and "cuda" in run.error.lower()
     assert run.results == []
 
@@ -152,7 +150,11 @@ class TestFailingModel:
             [Path(__file__).parents[2] / ".venv/bin/gstinfer", "setup"], env=clean_env, capture_output=True, check=True
         )
         done = subprocess.run(
-            ["gst-launch-1.0", *infer("RaisesOnThird").split()], env=clean_env, capture_output=True, text=True, timeout=60
+            ["gst-launch-1.0", *infer("RaisesOnThird").split()],
+            env=clean_env,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert done.returncode != 0
         assert "the third frame is cursed" in done.stderr + done.stdout
@@ -195,7 +197,7 @@ def test_two_elements_add_their_objects_under_their_own_ids():
 
 
 def test_excluded_classes_are_left_out():
-    run = run_pipeline(infer("MeanColor", "filter-out-class-ids=\"3;255\"", n=1))
+    run = run_pipeline(infer("MeanColor", 'filter-out-class-ids="3;255"', n=1))
     assert run.boxes() == [[]]
 
 
@@ -244,7 +246,7 @@ def test_a_slow_model_on_a_live_source_skips_and_keeps_every_picture():
     assert len(run.pts) == 60
     assert time.monotonic() - began < 4
     kinds = [r.inferred for r in run.results]
-    assert 10 <= kinds.count(True) <= 30
+    assert 7 <= kinds.count(True) <= 30
     assert run.stats["infer"]["late-skipped"] == kinds.count(False)
 
 
@@ -267,9 +269,52 @@ def test_leaving_playing_wakes_a_waiting_frame():
     gstinfer.register()
     from gi.repository import Gst
 
-    pipeline = Gst.parse_launch(infer("Slow", "model-args=\"seconds=0.3\"", n=1000))
+    pipeline = Gst.parse_launch(infer("Slow", 'model-args="seconds=0.3"', n=1000))
     pipeline.set_state(Gst.State.PLAYING)
     time.sleep(0.5)
     started = time.monotonic()
     pipeline.set_state(Gst.State.NULL)
     assert time.monotonic() - started < 2
+
+
+def test_a_model_that_hangs_is_noticed_with_stacks():
+    debugs = []
+
+    def watch(pipeline) -> None:
+        bus = pipeline.get_bus()
+        bus.enable_sync_message_emission()
+        bus.connect("sync-message::warning", lambda _, message: debugs.append(message.parse_warning()[1]))
+
+    run = run_pipeline(infer("Hangs", "watchdog=0.3"), prepare=watch)
+    assert run.eos and len(run.warnings) == 1
+    assert "Hangs has worked on one batch for more than 0.3 s" in run.warnings[0]
+    assert "models_for_tests.py" in debugs[0] and "time.sleep(1)" in debugs[0]
+
+
+def test_stats_come_over_the_bus():
+    run = run_pipeline(infer("Slow", "stats-interval=0.1", n=6))
+    assert run.messages.count("gstinfer-stats") >= 3
+
+
+def test_a_model_file_with_new_content_is_loaded(tmp_path):
+    path = tmp_path / "live.py"
+    path.write_text(MODELS.read_text())
+
+    def at(pipeline, number: int) -> None:
+        if number == 10:
+            path.write_text(MODELS.read_text().replace('"one", "Label"', '"new", "Label"'))
+        time.sleep(0.02)
+
+    run = run_pipeline(infer(f"{path}:Number", "model-watch=true", n=150), on_buffer=at)
+    words = [r.detections.label[0] for r in run.results]
+    assert words[0] == "one" and words[-1] == "new" and words == sorted(words, reverse=True)
+
+
+def test_a_live_sink_waits_for_the_model_s_time_and_shows_every_picture():
+    run = run_pipeline(
+        "videotestsrc num-buffers=60 is-live=true ! video/x-raw,format=GRAY8,width=32,height=32,framerate=30/1 ! "
+        f"pyinfer name=infer model={MODELS}:Slow ! queue ! fakesink name=sink sync=true max-lateness=20000000 qos=true"
+    )
+    assert len(run.pts) == 60
+    inferred = [r.inferred for r in run.results]
+    assert 7 <= inferred.count(True) <= 30

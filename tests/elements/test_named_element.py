@@ -44,8 +44,19 @@ def test_gst_inspect_shows_metadata_pads_and_the_model_s_own_options(shell):
 
 def test_gst_launch_sets_the_options(shell):
     done = shell(
-        "gst-launch-1.0", "-q", "videotestsrc", "num-buffers=2", "!", "boxplugin", "size=33", "word=hello", "!",
-        "pypublish", "url=stdout:", "!", "fakesink",
+        "gst-launch-1.0",
+        "-q",
+        "videotestsrc",
+        "num-buffers=2",
+        "!",
+        "boxplugin",
+        "size=33",
+        "word=hello",
+        "!",
+        "pypublish",
+        "url=stdout:",
+        "!",
+        "fakesink",
     )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -12,7 +12,7 @@ from gstinfer.hosts import Host, caps_of, select
 from gstinfer.settings import Option, Settings
 from gstinfer.stage import Stage
 
-__all__ = ["BatchElement", "gproperties"]
+__all__ = ["BatchElement", "gproperties", "to_structure"]
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class BatchElement(GstBase.BaseTransform):
     def do_get_property(self, pspec: Any) -> Any:
         name = pspec.name.replace("-", "_")
         if name == "stats":
-            return _structure("stats", self.stats())
+            return to_structure("stats", self.stats())
         option = self.options[name]
         value = self.wishes.get(name, option.default)
         return option.unset if value is None and option.unset is not None else value
@@ -232,7 +232,8 @@ class BatchElement(GstBase.BaseTransform):
             stage.idle()
 
 
-def _structure(name: str, values: dict[str, Any]) -> Any:
+def to_structure(name: str, values: dict[str, Any]) -> Any:
+    """A GstStructure: whole numbers as guint64, others as double, text as it is."""
     structure = Gst.Structure.new_empty(name)
     for key, value in values.items():
         if isinstance(value, (bool, str)):

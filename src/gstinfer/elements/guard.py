@@ -48,7 +48,7 @@ def report(element: Any, error: BaseException, kind: str = "error") -> None:
     else:
         entry = (Gst.LibraryError, Gst.LibraryError.FAILED)
         text = f"{type(error).__name__}: {error}"
-    debug = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    debug = getattr(error, "debug", "") or "".join(traceback.format_exception(type(error), error, error.__traceback__))
     domain, code = entry
     post(element, kind, text, debug, domain.quark(), int(code))
 

@@ -7,9 +7,10 @@ Example::
 
 from __future__ import annotations
 
+import time
 from typing import Any, ClassVar
 
-from gstinfer.elements.base import BatchElement, gproperties
+from gstinfer.elements.base import BatchElement, gproperties, to_structure
 from gstinfer.elements.compat import GObject, Gst, GstBase
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.inflight import FramesInFlight
@@ -18,6 +19,7 @@ from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
 from gstinfer.image import Device
+from gstinfer.periodic import Periodic
 from gstinfer.settings import Option
 
 __all__ = ["PyInfer"]
@@ -50,6 +52,7 @@ class PyInfer(BatchElement):
         super().__init__()
         self.lateness = Lateness(self)
         self.in_flight: FramesInFlight | None = None
+        self.reporting: Periodic | None = None
 
     def make_stage(self, settings: Any) -> InferStage:
         self.in_flight = FramesInFlight(self, settings.frames_in_flight) if settings.frames_in_flight > 1 else None
@@ -100,10 +103,13 @@ class PyInfer(BatchElement):
 
     @guard(Gst.FlowReturn.ERROR)
     def do_transform_ip(self, buffer: Any) -> Any:
-        if self.in_flight is None:
-            return super().do_transform_ip(buffer)
-        self.in_flight.enter(buffer)
-        return Gst.FlowReturn.OK
+        if self.in_flight is not None:
+            self.in_flight.enter(buffer)
+            return Gst.FlowReturn.OK
+        began = time.monotonic_ns()
+        flow = super().do_transform_ip(buffer)
+        self.lateness.took(time.monotonic_ns() - began)
+        return flow
 
     @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
     def do_generate_output(self) -> tuple[Any, Any]:
@@ -111,6 +117,12 @@ class PyInfer(BatchElement):
         if self.in_flight is None or flow != Gst.FlowReturn.OK:
             return flow, buffer
         return self.in_flight.leave(buffer)
+
+    def do_gst_base_transform_query(self, direction: Any, query: Any) -> bool:
+        answered = bool(GstBase.BaseTransform.do_query(self, direction, query))
+        if answered and query.type == Gst.QueryType.LATENCY and direction == Gst.PadDirection.SRC:
+            self.lateness.answer(query)
+        return answered
 
     def before_event(self, event: Any) -> None:
         if event.type == Gst.EventType.SEGMENT:
@@ -123,7 +135,21 @@ class PyInfer(BatchElement):
         super().before_event(event)
 
     @guard(False)
+    def do_start(self) -> bool:
+        started = bool(super().do_start())
+        if started and self.settings.stats_interval:
+            self.reporting = Periodic("gstinfer:stats", self.settings.stats_interval, self.post_stats)
+        return started
+
+    def post_stats(self) -> None:
+        """Puts ``stats`` on the bus as an element message. Any thread."""
+        self.post_message(Gst.Message.new_element(self, to_structure("gstinfer-stats", self.stats())))
+
+    @guard(False)
     def do_stop(self) -> bool:
+        if self.reporting is not None:
+            self.reporting.close()
+            self.reporting = None
         if self.in_flight is not None:
             self.in_flight.clear()
         return bool(super().do_stop())

@@ -57,7 +57,12 @@ def element_class(
 
     class Named(PyInfer):
         __gtype_name__ = "GstInfer_" + re.sub(r"[^A-Za-z0-9]", "_", name)
-        metadata = (long_name or f"{name} model", "Filter/Analyzer/Video", about.strip().splitlines()[0], author or "user")
+        metadata = (
+            long_name or f"{name} model",
+            "Filter/Analyzer/Video",
+            about.strip().splitlines()[0],
+            author or "user",
+        )
         model_options: ClassVar[dict[str, Option]] = extra
         __gproperties__: ClassVar[dict[str, Any]] = gproperties(
             {**{k: options[k] for k in ("model", *(d.replace("-", "_") for d in defaults))}, **extra}

@@ -35,6 +35,14 @@ class InferSettings(Settings):
     device = option(str, "auto", "Where the model runs: auto (where the frames are), cpu, cuda or cuda:N")
     batch_size = option(int, 0, "Most frames in one batch; 0 for one of each stream", minimum=0, maximum=1024)
     batch_timeout = option(int, 10_000, "Microseconds an open batch waits after the model became free", minimum=0)
+    scheduling = option(
+        str,
+        "fair",
+        "Which frames share a batch: one of each stream in turn, whatever is there at once, or full batches",
+        choices=("fair", "latency", "throughput"),
+    )
+    watchdog = option(float, 0.0, "Warn when a batch takes longer than this many seconds; 0 for never", minimum=0)
+    stats_interval = option(float, 0.0, "Post stats on the bus every so many seconds; 0 for never", minimum=0)
     model_instance_id = option(str, "", "Elements with the same id share one model and its batches")
     confidence_threshold = option(
         float,

@@ -20,6 +20,7 @@ from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
 from gstinfer.swap import ModelSwap, Watch
+from gstinfer.watchdog import Watchdog
 
 __all__ = ["InferStage", "Pending", "build_model"]
 
@@ -124,6 +125,7 @@ class InferStage:
         self._batches = 0
         self._swap: ModelSwap | None = None
         self._watching: Watch | None = None
+        self._watchdog: Watchdog | None = None
         self._excluded = _class_ids(settings.filter_out_class_ids)
         self._refuse()
 
@@ -155,6 +157,7 @@ class InferStage:
             device,
             settings.batch_size,
             settings.batch_timeout / 1e6,
+            settings.scheduling,
             arguments="; ".join(filter(None, (arguments, chosen))),
         )
 
@@ -166,6 +169,8 @@ class InferStage:
         self.runner = share(settings.model_instance_id, config, load)
         self.lane = self.runner.attach()
         self._swap = ModelSwap(self.runner, self._swapped)
+        if settings.watchdog:
+            self._watchdog = Watchdog(self.runner, settings.watchdog, self.notify)
         self._watch()
 
     def process(self, batch: FrameBatch) -> None:
@@ -329,6 +334,8 @@ class InferStage:
     def stop(self) -> None:
         if self._watching is not None:
             self._watching.close()
+        if self._watchdog is not None:
+            self._watchdog.close()
         if self._swap is not None:
             self._swap.close()
         lane, self.lane = self.lane, None
