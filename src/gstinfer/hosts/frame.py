@@ -45,7 +45,7 @@ class BufferFrame(Frame):
         self._before: list[Any] | None = None
         super().__init__(image, results=None, **fields)  # type: ignore[arg-type]
 
-    @property  # type: ignore[override]
+    @property
     def results(self) -> FrameResults:
         """What is known about the frame. Arrays that were read from the buffer are read-only: replace the column."""
         if self._results is None:

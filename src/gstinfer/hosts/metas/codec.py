@@ -162,7 +162,8 @@ def decode(raw: bytes) -> tuple[FrameResults, tuple[int, int], float]:
         count = math.prod(shape)
         if not count or not kind.itemsize:
             return np.zeros(shape, kind)
-        return np.frombuffer(raw, kind, count, start + offset).reshape(shape)
+        array: NDArray[Any] = np.frombuffer(raw, kind, count, start + offset).reshape(shape)
+        return array
 
     def hook(value: dict[str, Any]) -> Any:
         return get(value[_ARRAY]) if len(value) == 1 and _ARRAY in value else value
