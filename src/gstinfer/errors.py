@@ -66,14 +66,14 @@ class UnknownNameError(ConfigError, LookupError):
         kind: What kind of thing was looked up, such as ``"tracker"``.
         name: The name asked for.
         available: The names that are known.
-        hint: What to do; when empty, the closest known name is suggested.
+        hint: What else to do; the closest known name, where one is close, is suggested before it.
     """
 
     def __init__(self, kind: str, name: str, available: Iterable[str], *, hint: str = "") -> None:
         known = sorted(available)
         close = difflib.get_close_matches(name, known, n=1)
-        if not hint and close:
-            hint = f"did you mean {close[0]!r}?"
+        if close:
+            hint = " ".join(filter(None, (f"did you mean {close[0]!r}?", hint)))
         super().__init__(f"no {kind} {name!r}; available: {', '.join(known) or 'none'}", hint=hint)
         self.kind, self.name, self.available = kind, name, tuple(known)
 

@@ -83,11 +83,12 @@ class ModelSpec:
                 f"the model {text!r} is a PyTorch checkpoint, which does not say how to build its network",
                 hint=f"use ultralytics:{text}, or a module:Name that loads it",
             )
+        endings = sorted(ending for ending, runtime in SUFFIXES.items() if runtime in registry.names("runtime"))
         raise UnknownNameError(
             "model",
             text,
             registry.names("model"),
-            hint="or give a file (" + ", ".join(sorted(SUFFIXES)) + "), module:Name or file.py:Name",
+            hint=f"or give a file ({', '.join(endings)}), module:Name or file.py:Name",
         )
 
     def build(self, **arguments: Any) -> Model:
@@ -103,6 +104,14 @@ class ModelSpec:
             factory = registry.find("runtime", self.name)
             return construct(factory, {"path": self.target, **arguments}, self.text)
         return construct(_attribute(self), arguments, self.text)
+
+    def target_object(self) -> Any:
+        """The class, function or object that a ``"python"`` spec names.
+
+        Raises:
+            ModelLoadError: It cannot be imported.
+        """
+        return _attribute(self)
 
 
 def _attribute(spec: ModelSpec) -> Any:

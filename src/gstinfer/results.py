@@ -106,12 +106,17 @@ def _column(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...]) ->
         array = np.asarray(value, dtype)
     except (TypeError, ValueError) as error:
         raise ResultError(f"Detections.{name} cannot be read as {np.dtype(dtype).name}: {error}") from error
-    if array.size == 0:
-        array = array.reshape([0 if d is None else d for d in shape])
-    if array.ndim != len(shape) or any(d is not None and d != got for d, got in zip(shape, array.shape)):
+    empty = [0 if d is None else d for d in shape]
+    if array.size == 0 and 0 in empty and not _fits(array, shape):
+        array = array.reshape(empty)
+    if not _fits(array, shape):
         want = "[" + ",".join("?" if d is None else str(d) for d in shape) + "]"
         raise ResultError(f"Detections.{name} must have shape {want}, got {list(array.shape)}")
     return array
+
+
+def _fits(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
+    return array.ndim == len(shape) and all(d is None or d == got for d, got in zip(shape, array.shape))
 
 
 @dataclass

@@ -1,0 +1,94 @@
+"""Dirty outputs: what is dropped, under which reason, and what is left."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from gstinfer import Attribute, Classifications, Detections, SegmentationMap, Text
+from gstinfer.sanitize import Dropped, sanitize
+
+GOOD = (1, 2, 30, 40)
+
+
+@pytest.mark.parametrize(
+    ("box", "confidence", "class_id", "reason"),
+    [
+        ((np.nan, 0, 5, 5), 0.5, 0, "non-finite"),
+        ((0, 0, np.inf, 5), 0.5, 0, "non-finite"),
+        (GOOD, np.nan, 0, "non-finite"),
+        (GOOD, 1.5, 0, "confidence"),
+        (GOOD, -0.1, 0, "confidence"),
+        (GOOD, 0.5, -1, "class"),
+        ((5, 5, 5, 9), 0.5, 0, "empty"),
+        ((9, 5, 5, 9), 0.5, 0, "empty"),
+        ((0, 0, 0, 0), 0.0, 0, "empty"),
+        ((-50, 0, -1, 9), 0.5, 0, "outside"),
+        ((0, 90, 9, 99), 0.5, 0, "outside"),
+    ],
+)
+def test_each_dirt_is_dropped_under_its_reason(box, confidence, class_id, reason):
+    dropped = Dropped()
+    found = sanitize(Detections([GOOD, box, GOOD], [0.9, confidence, 0.8], [1, class_id, 2]), 100, 80, dropped)
+    assert dropped == {reason: 1}
+    assert found.confidence.tolist() == pytest.approx([0.9, 0.8]) and found.class_id.tolist() == [1, 2]
+
+
+def test_clean_rows_are_clipped_and_nothing_is_counted():
+    dropped = Dropped()
+    found = sanitize(Detections([(-5, -5, 200, 30), GOOD], [1.0005, 0.5], [0, 12345]), 100, 80, dropped)
+    assert found.xyxy.tolist() == [[0, 0, 100, 30], list(GOOD)]
+    assert found.confidence.tolist() == [1, 0.5]
+    assert found.class_id.tolist() == [0, 12345], "an unknown class keeps its number"
+    assert not dropped
+
+
+def test_a_rotated_box_with_a_bad_angle_goes():
+    dropped = Dropped()
+    obb = [[10, 10, 4, 4, 0], [10, 10, 4, 4, np.nan]]
+    assert len(sanitize(Detections([GOOD, GOOD], obb=obb), 100, 80, dropped)) == 1
+    assert dropped == {"non-finite": 1}
+
+
+def test_bad_keypoints_and_attributes_do_not_take_their_object_along():
+    dropped = Dropped()
+    points = np.array([[[1, 2, 0.5], [np.nan, 2, 0.5]]], np.float32)
+    marks = [(Attribute("red", 0, 0.5), Attribute("old", 1, float("nan")))]
+    found = sanitize(Detections([GOOD], keypoints=points, attributes=marks), 100, 80, dropped)
+    assert found.keypoints.tolist() == [[[1, 2, 0.5], [0, 0, -1]]]
+    assert [a.label for a in found.attributes[0]] == ["red"]
+    assert dropped == {"keypoint": 1, "attribute": 1}
+
+
+def test_classifications():
+    dropped = Dropped()
+    found = sanitize(
+        Classifications([1, 2, -3, 4], [0.5, np.nan, 0.5, 7.0], label=["a", "b", "c", "d"]), 100, 80, dropped
+    )
+    assert found.class_id.tolist() == [1] and found.label == ["a"]
+    assert dropped == {"non-finite": 1, "class": 1, "confidence": 1}
+
+
+def test_other_kinds_pass():
+    scores = np.array([[np.nan, 0.5], [np.inf, -np.inf]], np.float32)
+    found = sanitize(SegmentationMap(np.zeros((2, 2)), confidence=scores), 2, 2, Dropped())
+    assert found.confidence.tolist() == [[0, 0.5], [1, 0]]
+    text = Text("words")
+    assert sanitize(text, 2, 2, Dropped()) is text
+    assert len(sanitize(Detections.empty(), 2, 2, Dropped())) == 0
+
+
+@given(arrays(np.float32, st.tuples(st.integers(0, 6), st.just(6)), elements=st.floats(width=32)))
+def test_whatever_comes_only_publishable_rows_leave(rows):
+    dropped = Dropped()
+    with np.errstate(invalid="ignore"):
+        given_ = Detections(rows[:, :4], rows[:, 4], np.nan_to_num(rows[:, 5], posinf=9, neginf=-9).clip(-9, 9))
+    found = sanitize(given_, 64, 48, dropped)
+    assert len(found) + sum(dropped.values()) == len(rows)
+    assert np.isfinite(found.xyxy).all() and np.isfinite(found.confidence).all()
+    assert ((found.confidence >= 0) & (found.confidence <= 1)).all() and (found.class_id >= 0).all()
+    assert (found.xyxy >= 0).all() and (found.xyxy <= (64, 48, 64, 48)).all()
+    assert (found.xyxy[:, 2:] > found.xyxy[:, :2]).all()
