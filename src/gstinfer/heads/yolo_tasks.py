@@ -41,7 +41,7 @@ class _TaskHead(YoloHead):
             and (not counts or count is None or count in counts)
             for width, count in both
         )
-        if raw and self.layout == "auto":
+        if raw and self.layout == "auto" and not counts:
             raise ConfigError(
                 f"the output {self.output} {list(shape)} of head={self.name} may be raw or end-to-end",
                 hint="give the class names with labels=, or set layout=, which means raw candidates here",
