@@ -88,7 +88,7 @@ def cut(picture: NDArray[np.uint8], transform: ImageTransform) -> NDArray[np.uin
     width, height = transform.content
     if not transform.is_slice:
         xs, ys = np.meshgrid(np.arange(width) + 0.5, np.arange(height) + 0.5)
-        points = transform.points_to_frame(np.stack([xs, ys], -1) + transform.pad)
+        points = transform.points_to_frame(np.stack([xs, ys], -1) + transform.pad).astype(np.float64)
         return sample(picture, points[..., 0] - 0.5, points[..., 1] - 0.5)
     x, y = map(int, transform.origin)
     w, h = map(int, transform.region)
