@@ -76,6 +76,8 @@ class Option:
                 value = self.type(value)
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{self.key}={value!r} is not a valid {self.type.__name__}") from error
+        if self.unset is not None and value == self.unset:
+            return None
         if self.choices is not None and value not in self.choices:
             raise ConfigError(f"{self.key}={value!r} is not known", hint=f"use one of {', '.join(self.choices)}")
         low, high = self.minimum, self.maximum

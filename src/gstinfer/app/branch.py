@@ -82,6 +82,7 @@ class Branch:
         state: ``"ready"``, ``"playing"``, ``"ended"`` or ``"failed"``.
         error: Why it failed, or None.
         warnings: What elements warned of, once each.
+        written: Whether ``output`` was written.
     """
 
     def __init__(
@@ -97,7 +98,11 @@ class Branch:
         self.counts, self.facts = Counts(), sources.Facts()
         self.state, self.error = "ready", ""
         self.warnings: list[str] = []
+        self.written = False
         self.stats: dict[str, dict[str, Any]] = {}
+        # A file of that name is replaced only by one that is complete.
+        self._part = None if output is None else output.with_name(f".{output.name}.part")
+        self._complete = False
         self.pipeline: Any = None
         self._elements: list[Any] = []
         self._sinks: list[Any] = []
@@ -117,10 +122,16 @@ class Branch:
         known = [n for n in (self.facts.frames, self.max_frames) if n is not None]
         return min(known) if known else None
 
-    def start(self) -> None:
-        """Looks at the source, builds the pipeline and plays it; a failure is kept in ``error``."""
+    def probe(self) -> None:
+        """Looks at the source before anything is opened for writing; a failure is kept in ``error``."""
         try:
             self.facts = sources.probe(self.source)
+        except GstInferError as error:
+            self._end(str(error))
+
+    def start(self) -> None:
+        """Builds the pipeline and plays it; a failure is kept in ``error``."""
+        try:
             self._build()
         except GstInferError as error:
             self._end(str(error))
@@ -152,10 +163,10 @@ class Branch:
         entry = chain[0].get_static_pad("src")
         entry.add_probe(Gst.PadProbeType.BUFFER, self._limit)
         chain[-1].get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, self._count)
-        if self.output is None:
+        if self._part is None:
             self._sinks = sinks.nowhere(pipeline)
         else:
-            self._sinks = sinks.video_file(pipeline, self.output, self.properties.get("pyoverlay") or {})
+            self._sinks = sinks.video_file(pipeline, self._part, self.properties.get("pyoverlay") or {})
             self._elements.append(self._sinks[1])
         link(*chain, self._sinks[0])
 
@@ -168,7 +179,11 @@ class Branch:
         return Gst.PadProbeReturn.OK
 
     def _count(self, pad: Any, info: Any) -> Any:
-        self.counts.add(info.get_buffer())
+        try:
+            self.counts.add(info.get_buffer())
+        except GstInferError as error:
+            # An exception out of a probe would drop the frame.
+            self._warn(str(error))
         return Gst.PadProbeReturn.OK
 
     def _nothing_found(self, reason: str) -> None:
@@ -189,13 +204,15 @@ class Branch:
             if message.type == Gst.MessageType.ERROR:
                 self._fail(self._reason(message), message.src in self._sinks)
             elif message.type == Gst.MessageType.WARNING and isinstance(message.src, BatchElement):
-                text = message.parse_warning()[0].message
-                if text not in self.warnings:
-                    self.warnings.append(text)
+                self._warn(message.parse_warning()[0].message)
             elif message.type == Gst.MessageType.EOS:
                 self._finished()
         if self.running:
             self._watch()
+
+    def _warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
 
     def _watch(self) -> None:
         now = time.monotonic()
@@ -216,7 +233,7 @@ class Branch:
         return f"it cannot be decoded: {text}" if not self.counts.frames else f"decoding stopped: {text}"
 
     def _finished(self) -> None:
-        counts = self.counts
+        counts, self._complete = self.counts, True
         if self.error:
             self._end(self.error)
         elif not counts.frames and not self._stopping.is_set():
@@ -248,8 +265,12 @@ class Branch:
             self.stats = {element.get_factory().get_name(): element.stats() for element in self._elements}
             self.pipeline.set_state(Gst.State.NULL)
             self.pipeline = None
-            if self.output is not None and not self.counts.frames and self.output.is_file():
-                self.output.unlink()
+            if self._part is not None and self.output is not None and self._part.exists():
+                if self._complete and self.counts.frames:
+                    self._part.replace(self.output)
+                    self.written = True
+                else:
+                    self._part.unlink()
 
     def abandon(self) -> None:
         """Stops at once."""

@@ -16,6 +16,7 @@ from gstinfer.app import sinks, sources
 from gstinfer.app.branch import Branch
 from gstinfer.elements import factories
 from gstinfer.errors import ConfigError, UnknownNameError
+from gstinfer.model import ModelSpec
 from gstinfer.publish.worker import Lease, open_lease
 
 __all__ = ["Job", "Session", "parse_settings", "stop_on_signals"]
@@ -94,6 +95,7 @@ class Session:
         if job.max_frames is not None and job.max_frames < 1:
             raise ConfigError(f"max-frames={job.max_frames} is out of range", hint="use at least 1")
         shared = {"model_instance_id": f"run-{id(self):x}"} if len(inputs) > 1 else {}
+        ModelSpec.parse(job.model)
         own = {"model": job.model, "device": job.device, **shared}
         properties["pyinfer"] = {**own, **(properties["pyinfer"] or {})}
         if job.track == "none":
@@ -132,11 +134,14 @@ class Session:
         """
         with ExitStack() as stack:
             stack.callback(self._abandon)
-            for url in self.job.publish:
+            for branch in self.branches:
+                branch.probe()
+            ready = [branch for branch in self.branches if branch.state == "ready"]
+            for url in self.job.publish if ready else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
                 lease: Lease = open_lease(url, on_error=_told, on_warning=_told)
                 stack.callback(lease.close)
-            for branch in self.branches:
+            for branch in ready:
                 if self._stop.is_set():
                     break
                 branch.start()

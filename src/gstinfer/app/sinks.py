@@ -45,8 +45,9 @@ def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | N
             raise ConfigError(f"{str(path)!r} does not end in .mp4", hint="only MP4 is written; --output FILE.mp4")
         if not path.parent.is_dir():
             raise ConfigError(f"the folder of {str(path)!r} does not exist", hint="make it first")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise ConfigError(f"{str(path)!r} cannot be written: no permission")
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            reason = "it is a folder" if path.is_dir() else f"no permission to write into {str(path.parent)!r}"
+            raise ConfigError(f"{str(path)!r} cannot be written: {reason}", hint="choose another place")
         for source in sources:
             if source.kind == "file" and path.exists() and os.path.exists(source.target) and path.samefile(source.target):
                 raise ConfigError(f"{str(path)!r} is an input and the output", hint="choose another name")

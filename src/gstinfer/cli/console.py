@@ -59,7 +59,7 @@ class Reporter:
                 TextColumn("{task.description}", markup=False), BarColumn(), _Rate(), console=self.errors
             )
             for branch in self.session.branches:
-                task = self._progress.add_task(branch.source.text, total=None, branch=branch)
+                task = self._progress.add_task(branch.source.stream_id, total=None, branch=branch)
                 self._tasks[task] = branch
             self._progress.start()
         return self
@@ -119,7 +119,7 @@ class Reporter:
             table.add_row(Text(name), *values)
         self.out.print(table)
         for branch in shown:
-            if branch.output is not None and branch.output.exists():
+            if branch.written:
                 self.out.print(f"wrote {branch.output}", markup=False)
         sys.stdout.flush()
 
