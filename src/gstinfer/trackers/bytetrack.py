@@ -72,7 +72,7 @@ class ByteTrack(Settings):
     low_threshold = option(
         float, 0.1, "Confidence from which an object may still continue a track in sight", minimum=0, maximum=1
     )
-    new_track_threshold = option(float, 0.5, "Confidence from which an object starts a track", minimum=0, maximum=1)
+    new_track_threshold = option(float, 0.4, "Confidence from which an object starts a track", minimum=0, maximum=1)
     match_iou = option(float, 0.2, "Least overlap (IoU) times confidence in the first round", minimum=0, maximum=1)
     low_match_iou = option(float, 0.5, "Least overlap (IoU) in the second round", minimum=0, maximum=1)
     confirm_frames = option(
