@@ -13,7 +13,7 @@ from sources import imports, modules
 
 LAYERS = (
     ("errors",),
-    ("image", "geometry", "labels", "results", "settings"),
+    ("image", "geometry", "labels", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
     ("model", "modelbase", "modelspec", "stage"),

@@ -6,11 +6,13 @@ import ast
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -37,7 +39,7 @@ def check_plugin_files() -> Iterator[Row]:
     folders = machine.plugin_folders()
     yield from _misplaced(folders)
     owners: dict[str, Path] = {}
-    with tempfile.TemporaryDirectory() as scratch:
+    with _scratch() as scratch:
         for file in _files(folders):
             report = _examine(file, folders, scratch)
             if isinstance(report, Row):
@@ -58,12 +60,21 @@ def _unique(file: Path, report: dict[str, Any], owners: dict[str, Path]) -> Row:
 def culprits(folders: Sequence[Path]) -> list[tuple[Path, str]]:
     """Files that kill the loader when it imports them, with how."""
     found = []
-    with tempfile.TemporaryDirectory() as scratch:
+    with _scratch() as scratch:
         for file in _files(folders):
             how = _death(_probe(file, folders, scratch))
             if how:
                 found.append((file, how))
     return found
+
+
+@contextmanager
+def _scratch() -> Iterator[str]:
+    """A folder for the children, with a copy of the user's registry so that they need not read all plugins again."""
+    with tempfile.TemporaryDirectory() as folder:
+        for registry in machine.registry_files()[:1]:
+            shutil.copyfile(registry, f"{folder}/registry.bin")
+        yield folder
 
 
 def _files(folders: Sequence[Path]) -> list[Path]:
@@ -131,7 +142,12 @@ def _probe(file: Path, folders: Sequence[Path], scratch: str) -> dict[str, Any]:
     embedded = machine.loader_python(loader) if loader else None
     python = f"/usr/bin/python{embedded or machine.PYTHON}"
     script = (resources.files("gstinfer.doctor") / "probe.py").read_text()
-    kept = {"HOME": scratch, "GST_REGISTRY": f"{scratch}/registry.bin", "GST_REGISTRY_1_0": f"{scratch}/registry.bin"}
+    kept = {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": scratch,
+        "GST_REGISTRY": f"{scratch}/registry.bin",
+        "GST_REGISTRY_1_0": f"{scratch}/registry.bin",
+    }
     if "HOME" in os.environ:
         kept["GSTINFER_PROBE_HOME"] = os.environ["HOME"]
     try:
@@ -148,7 +164,8 @@ def _probe(file: Path, folders: Sequence[Path], scratch: str) -> dict[str, Any]:
         return {"error": "hangs"}
     lines = done.stdout.splitlines()
     if done.returncode != 0 or not lines:
-        return {"error": "died", "code": done.returncode}
+        said = [line.strip() for line in done.stderr.splitlines() if "Warning:" in line or "CRITICAL" in line]
+        return {"error": "died", "code": done.returncode, "said": said[-1] if said else ""}
     report: dict[str, Any] = json.loads(lines[-1])
     return report
 
@@ -168,13 +185,16 @@ def _judge(file: Path, report: dict[str, Any]) -> Row | dict[str, Any]:
     death = _death(report)
     if death:
         text = f"{file} {death} while it is imported, which gets the whole loader blacklisted"
-        return fail(title, text, f"repair it or mv {file} {file}.off, then gstinfer doctor --fix")
+        repair = _import_remedy(said) if said else "repair it"
+        return fail(
+            title, f"{text}{said and f': {said}'}", f"{repair} or mv {file} {file}.off, then gstinfer doctor --fix"
+        )
     where = f"{file}:{report['line']}" if report.get("line") else str(file)
     error = report.get("error")
     if error is None:
         return report
     if error == "import":
-        return fail(title, f"{where}: {said}", _import_remedy(said, report["python"]))
+        return fail(title, f"{where}: {said}", _import_remedy(said))
     detail, fix = {
         "form": (f"{FACTORY} {said}", f"write {EXAMPLE}"),
         "class": (said, "derive the class from Gst.Element or one of its bases, such as GstBase.BaseTransform"),
@@ -193,12 +213,12 @@ def _judge(file: Path, report: dict[str, Any]) -> Row | dict[str, Any]:
     return fail(title, f"{where}: {detail}", fix)
 
 
-def _import_remedy(said: str, python: str) -> str:
+def _import_remedy(said: str) -> str:
     missing = re.search(r"No module named '([\w.]+)'", said)
     if missing and missing[1].split(".")[0] == "gstinfer":
         return "gstinfer setup"
     if missing:
         return f"pip install what brings {missing[1]!r} beside gstinfer, or correct the import"
-    if re.search("propert|GType|GParam|pspec", said, re.I):
+    if re.search("propert|GType|GParam|param_spec|typecode", said, re.I):
         return "correct that property: type, nick, blurb, then range, default and flags"
     return "correct that line"

@@ -20,13 +20,13 @@ def describe(file: Path, folders: Sequence[str]) -> dict[str, Any]:
     import gi
 
     gi.require_version("Gst", "1.0")
-    from gi.repository import GObject, Gst
+    from gi.repository import Gst
 
     Gst.init(None)
     if "GSTINFER_PROBE_HOME" in os.environ:
         os.environ["HOME"] = os.environ.pop("GSTINFER_PROBE_HOME")
     sys.path[:] = [str(file.parent), *folders, *(p for p in sys.path if p)]
-    base: dict[str, Any] = {"python": sys.executable}
+    base: dict[str, Any] = {}
     try:
         module = importlib.import_module(file.stem)
     except BaseException as error:
@@ -47,23 +47,18 @@ def describe(file: Path, folders: Sequence[str]) -> dict[str, Any]:
         return {**base, "error": "taken", "said": f"the plugin {taken.get_plugin_name()}"}
     if name in ("pyinfer", "pytrack", "pyoverlay", "pypublish"):
         return {**base, "error": "taken", "said": "gstinfer"}
-    if not cls.get_metadata("long-name"):
-        return {**base, "error": "metadata"}
-    if not cls.get_pad_template_list():
-        return {**base, "error": "templates"}
-    own = f"probe-{name}"
-    if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or not Gst.Element.register(None, own, rank, cls):
-        return {**base, "error": "refused"}
-    raised: list[str] = []
-    sys.excepthook = lambda kind, value, _: raised.append(f"{kind.__name__}: {value}")
     try:
-        element = GObject.new(cls)
+        element = cls()
     except BaseException as error:
         return {**base, "error": "make", "said": f"{type(error).__name__}: {error}"}
-    if raised:
-        return {**base, "error": "make", "said": raised[0]}
-    properties = [p.name for p in element.list_properties()]
-    return {**base, "long_name": cls.get_metadata("long-name"), "gtype": cls.__gtype__.name, "properties": properties}
+    long_name = element.get_metadata("long-name")
+    if not long_name:
+        return {**base, "error": "metadata"}
+    if not element.get_pad_template_list():
+        return {**base, "error": "templates"}
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or not Gst.Element.register(None, f"probe-{name}", rank, cls):
+        return {**base, "error": "refused"}
+    return {**base, "long_name": long_name, "gtype": cls.__gtype__.name}
 
 
 if __name__ == "__main__":
