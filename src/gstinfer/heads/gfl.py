@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
 from gstinfer.heads.base import Head, NetworkInfo, TensorInfo, Thresholds
-from gstinfer.heads.facts import check_labels, class_names, input_size, shapes
+from gstinfer.heads.facts import check_labels, class_names, input_size, rows_above, shapes
 from gstinfer.heads.nms import nms
 from gstinfer.results import Detections, Result
 
@@ -127,12 +127,12 @@ class GflHead(Head):
         boxes, scores, classes = [], [], []
         for level in self.levels:
             map_ = outputs[level.scores][index]
-            best = map_.max(1)
-            rows = np.flatnonzero(~(best < least))
+            rows = rows_above(map_, least)
             if not rows.size:
                 continue
-            scores.append(np.asarray(best[rows], np.float32))
-            classes.append(map_[rows].argmax(1))
+            picked = np.asarray(map_[rows], np.float32)
+            scores.append(picked.max(1))
+            classes.append(picked.argmax(1))
             points = _points(transform.input_size, level.stride)[rows]
             boxes.append(_boxes(np.asarray(outputs[level.boxes][index][rows], np.float32), points, level.stride))
         if not boxes:
@@ -140,7 +140,6 @@ class GflHead(Head):
         xyxy, score, class_id = np.concatenate(boxes), np.concatenate(scores), np.concatenate(classes)
         if logits:
             score = np.asarray(1 / (1 + np.exp(-score)), np.float32)
-        # Boxes end at the input's edge in training; a distribution may point beyond it by a bin.
         kept = nms(xyxy, score, class_id, thresholds)
         return Detections(transform.boxes_to_frame(xyxy[kept]), score[kept], class_id[kept])
 

@@ -38,24 +38,28 @@ def cut_masks(
     cell = np.array([width, height]) / transform.input_size
     base = transform.points_to_input(np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]])).astype(np.float64) * cell - 0.5
     matrix = np.stack([base[1] - base[0], base[2] - base[0], base[0]], 1)
+    # Cells under each box, one more on every side for the blend.
+    xs, ys = corners[:, [0, 2, 0, 2]], corners[:, [1, 1, 3, 3]]
+    ends = np.stack([row[0] * xs + row[1] * ys + row[2] for row in matrix], -1)
+    low = np.clip(np.floor(ends.min(1)).astype(int) - 1, 0, [width - 1, height - 1])
+    high = np.clip(np.ceil(ends.max(1)).astype(int) + 2, low + 1, [width, height])
+    shifts = np.repeat(matrix[None], len(corners), 0)
+    shifts[:, :, 2] += corners[:, :2] @ matrix[:, :2].T - low
+    protos = protos.astype(np.float32, copy=False)
     masks = []
-    for coefficient, (x1, y1, x2, y2) in zip(coefficients, corners):
+    for coefficient, (x1, y1, x2, y2), (left, top), (right, bottom), shift in zip(
+        coefficients, corners.tolist(), low.tolist(), high.tolist(), shifts
+    ):
         if x2 <= x1 or y2 <= y1:
-            masks.append(Mask(int(x1), int(y1), np.zeros((0, 0), bool)))
+            masks.append(Mask(x1, y1, np.zeros((0, 0), bool)))
             continue
-        ends = matrix @ np.array([[x1, x2, x1, x2], [y1, y1, y2, y2], [1, 1, 1, 1]])
-        left, top = np.clip(np.floor(ends.min(1)).astype(int) - 1, 0, [width - 1, height - 1])
-        right, bottom = np.clip(np.ceil(ends.max(1)).astype(int) + 2, [left + 1, top + 1], [width, height])
         part = protos[:, top:bottom, left:right].reshape(count, -1)
-        logits = (coefficient @ part.astype(np.float32, copy=False)).reshape(bottom - top, right - left)
-        shift = matrix.copy()
-        shift[:, 2] += matrix[:, :2] @ [x1, y1] - [left, top]
         blended = cv2.warpAffine(
-            np.ascontiguousarray(logits, np.float32),
+            (coefficient @ part).reshape(bottom - top, right - left),
             shift,
-            (int(x2 - x1), int(y2 - y1)),
+            (x2 - x1, y2 - y1),
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )
-        masks.append(Mask(int(x1), int(y1), blended > 0))
+        masks.append(Mask(x1, y1, blended > 0))
     return masks

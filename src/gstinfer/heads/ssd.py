@@ -12,7 +12,7 @@ from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
 from gstinfer.heads.base import Head, NetworkInfo, TensorInfo, Thresholds
 from gstinfer.heads.coco import COCO91
-from gstinfer.heads.facts import check_labels, class_names, shapes
+from gstinfer.heads.facts import check_labels, class_names, rows_above, shapes
 from gstinfer.heads.nms import nms
 from gstinfer.results import Detections, Result
 
@@ -63,10 +63,9 @@ class SsdHead(Head):
         results: list[Result | tuple[Result, ...]] = []
         for boxes, scores, transform in zip(outputs[self.boxes], outputs[self.scores], transforms):
             scores = scores[:, self.skip :]
-            best = scores.max(1)
-            rows = np.flatnonzero(~(best < thresholds.confidence))
-            score = np.asarray(best[rows], np.float32)
-            class_id = scores[rows].argmax(1) + self.offset
+            rows = rows_above(scores, thresholds.confidence)
+            picked = np.asarray(scores[rows], np.float32)
+            score, class_id = picked.max(1), picked.argmax(1) + self.offset
             size = np.tile(np.array(transform.input_size, np.float32), 2)
             xyxy = np.asarray(boxes.reshape(-1, 4)[rows], np.float32)[:, [1, 0, 3, 2]] * size
             kept = nms(xyxy, score, class_id, thresholds)

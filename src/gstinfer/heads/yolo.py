@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gstinfer.errors import ConfigError, ResultError
 from gstinfer.geometry import ImageTransform
 from gstinfer.heads.base import Head, NetworkInfo, Thresholds
-from gstinfer.heads.facts import check_labels, class_names, grid_counts, input_size, shapes
+from gstinfer.heads.facts import check_labels, class_names, grid_counts, input_size, rows_above, shapes
 from gstinfer.heads.nms import nms
 from gstinfer.results import Detections, Result
 
@@ -65,16 +65,18 @@ class Candidates:
         box: ``[M,4]`` in input pixels: xyxy; (cx, cy, w, h) for rotated boxes.
         score: ``[M]``.
         class_id: ``[M]``.
-        extra: ``[M,E]``: further columns.
+        place: ``[M]``: their columns in the output.
+        extra: ``[M,E]``: further columns; filled in once suppression is done.
     """
 
     box: Float
     score: Float
     class_id: NDArray[Any]
-    extra: Float
+    place: NDArray[np.int64]
+    extra: Float | None = None
 
     def __getitem__(self, rows: Any) -> Candidates:
-        return Candidates(self.box[rows], self.score[rows], self.class_id[rows], self.extra[rows])
+        return Candidates(self.box[rows], self.score[rows], self.class_id[rows], self.place[rows])
 
 
 class YoloHead(Head):
@@ -196,29 +198,28 @@ class YoloHead(Head):
             if self.end2end:
                 found = self._finished(columns, thresholds)
             else:
-                found = self._suppress(self._raw(columns, thresholds), thresholds)
+                found = self._suppress(self._raw(columns, thresholds), columns, thresholds)
+            if self.extra:
+                found.extra = columns[len(columns) - self.extra :, found.place].T
             results.append(self._result(found, i, outputs, transform) if len(found.score) else Detections.empty())
         return results
 
     def _raw(self, columns: Float, thresholds: Thresholds) -> Candidates:
         """The candidates of columns ``[C,N]`` above the threshold; each under its best class. NaN passes."""
         stop = len(columns) - self.extra
-        best = columns[self.first_class : stop].max(0)
-        rows = np.flatnonzero(~(best < thresholds.confidence))
-        picked = columns[:, rows]
-        class_id = picked[self.first_class : stop].argmax(0)
-        return Candidates(picked[:4].T, best[rows], class_id, picked[stop:].T)
+        place = rows_above(columns[self.first_class : stop].T, thresholds.confidence)
+        classes = columns[self.first_class : stop, place]
+        return Candidates(columns[:4, place].T, classes.max(0, initial=-np.inf), classes.argmax(0), place)
 
     def _finished(self, columns: Float, thresholds: Thresholds) -> Candidates:
-        rows = np.flatnonzero(~(columns[4] < thresholds.confidence))
-        picked = columns[:, rows].T
-        order = np.argsort(-picked[:, 4], kind="stable")[: thresholds.limit]
-        picked = picked[order]
+        place = np.flatnonzero(~(columns[4] < thresholds.confidence))
+        place = place[np.argsort(-columns[4, place], kind="stable")][: thresholds.limit]
+        picked = columns[:6, place].T
         # Rounded before the cast: a float16 network may say 1.9995 for class 2.
         class_id = np.rint(np.nan_to_num(picked[:, 5], nan=-1, posinf=-1, neginf=-1)).clip(-1, 2**31 - 256)
-        return Candidates(picked[:, :4].copy(), picked[:, 4].copy(), class_id.astype(np.int32), picked[:, 6:].copy())
+        return Candidates(picked[:, :4].copy(), picked[:, 4].copy(), class_id.astype(np.int32), place)
 
-    def _suppress(self, found: Candidates, thresholds: Thresholds) -> Candidates:
+    def _suppress(self, found: Candidates, columns: Float, thresholds: Thresholds) -> Candidates:
         half = found.box[:, 2:] / 2
         found.box = np.concatenate([found.box[:, :2] - half, found.box[:, :2] + half], 1)
         return found[nms(found.box, found.score, found.class_id, thresholds)]
@@ -251,9 +252,7 @@ class YoloV5Head(YoloHead):
         # No score can exceed its objectness, so most candidates end here.
         rows = np.flatnonzero(~(columns[4] < thresholds.confidence))
         picked = columns[:, rows]
-        stop = len(columns) - self.extra
-        classes = picked[5:stop]
-        score = picked[4] * classes.max(0, initial=-np.inf)
+        score = picked[4] * picked[5:].max(0, initial=-np.inf)
         good = ~(score < thresholds.confidence)
         picked = picked[:, good]
-        return Candidates(picked[:4].T, score[good], classes[:, good].argmax(0), picked[stop:].T)
+        return Candidates(picked[:4].T, score[good], picked[5:].argmax(0), rows[good])

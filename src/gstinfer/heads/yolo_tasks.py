@@ -64,6 +64,7 @@ class YoloSegHead(_TaskHead):
     def _result(
         self, found: Candidates, index: int, outputs: Mapping[str, NDArray[Any]], transform: ImageTransform
     ) -> Detections:
+        assert found.extra is not None
         result = super()._result(found, index, outputs, transform)
         result.mask = cut_masks(found.extra, outputs[self.protos][index], result.xyxy, transform)
         return result
@@ -98,6 +99,7 @@ class YoloPoseHead(_TaskHead):
     def _result(
         self, found: Candidates, index: int, outputs: Mapping[str, NDArray[Any]], transform: ImageTransform
     ) -> Detections:
+        assert found.extra is not None
         result = super()._result(found, index, outputs, transform)
         points = found.extra.reshape(len(found.score), -1, self.dims)
         if self.dims == 2:
@@ -114,18 +116,18 @@ class YoloObbHead(_TaskHead):
     def _extra(self, info: NetworkInfo) -> int:
         return 1
 
-    def _suppress(self, found: Candidates, thresholds: Thresholds) -> Candidates:
-        return found[nms_rotated(_rotated(found), found.score, found.class_id, thresholds)]
+    def _suppress(
+        self, found: Candidates, columns: NDArray[np.float32], thresholds: Thresholds
+    ) -> Candidates:
+        obb = np.concatenate([found.box, columns[-1, found.place][:, None]], 1)
+        return found[nms_rotated(obb, found.score, found.class_id, thresholds)]
 
     def _result(
         self, found: Candidates, index: int, outputs: Mapping[str, NDArray[Any]], transform: ImageTransform
     ) -> Detections:
-        obb = _regular(transform.obb_to_frame(_rotated(found)))
+        assert found.extra is not None
+        obb = _regular(transform.obb_to_frame(np.concatenate([found.box, found.extra], 1)))
         return Detections(obb_hull(obb), found.score, found.class_id, obb=obb)
-
-
-def _rotated(found: Candidates) -> NDArray[np.float32]:
-    return np.concatenate([found.box, found.extra[:, :1]], 1)
 
 
 def _regular(obb: NDArray[np.float32]) -> NDArray[np.float32]:
