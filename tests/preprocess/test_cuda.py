@@ -121,6 +121,19 @@ def test_p010_is_its_upper_bytes():
     assert np.array_equal(emulated([deep], spec, where), emulated([image], spec, where))
 
 
+def test_chroma_pairs_are_found():
+    rng = np.random.default_rng(13)
+    spec = Preprocessing((32, 32))
+    rows = np.zeros(2, ROW)
+    pairs = random_image(rng, "NV12", 50, 30, padding=14)
+    odd = Image("NV12", (pairs.planes[0], pairs.planes[1].reshape(-1)[1:-1].reshape(1, -1, 2)), 50, 2)
+    planar = random_image(rng, "I420", 50, 30)
+    table = Table(spec)
+    assert table.fill(rows, [pairs, pairs], transforms_of([pairs, pairs], spec))
+    assert not table.fill(rows, [pairs, planar], transforms_of([pairs, planar], spec))
+    assert not table.fill(rows, [odd], transforms_of([odd], spec))
+
+
 def test_rows_are_kept_and_pointers_are_not():
     rng = np.random.default_rng(11)
     spec = Preprocessing((32, 32))
@@ -130,7 +143,7 @@ def test_rows_are_kept_and_pointers_are_not():
     rows = np.zeros(2, ROW)
     table.fill(rows[:1], [first], where)
     table.fill(rows[1:], [second], where)
-    assert table._row.cache_info().hits == 1
+    assert len(table._fixed) == 1
     assert rows[0]["plane"][0] == first.planes[0].__array_interface__["data"][0]
     assert rows[1]["plane"][0] == second.planes[0].__array_interface__["data"][0]
 

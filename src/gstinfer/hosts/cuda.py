@@ -114,7 +114,7 @@ class Plane:
         shape: In samples.
         strides: In bytes.
         device: GPU index, or None for system memory.
-        readonly: Whether the pixels may not be changed.
+        readonly: Whether the pixels may not be changed; NumPy heeds it, on a GPU it is for the reader to heed.
     """
 
     def __init__(
@@ -138,8 +138,8 @@ class Plane:
         if device is None:
             self.__array_interface__ = face
         else:
-            # stream None: whatever wrote the pixels has finished, see CudaHost.
-            self.__cuda_array_interface__ = {**face, "stream": None}
+            # stream None: whatever wrote the pixels has finished, see CudaHost. Never read-only: torch refuses that flag.
+            self.__cuda_array_interface__ = {**face, "data": (address, False), "stream": None}
 
     def keep_until(self, event: Any) -> None:
         """The buffer stays mapped until an event with ``synchronize()`` has happened."""

@@ -27,6 +27,9 @@ __all__ = ["prepare", "to_array", "to_tensor"]
 SLOTS, ROWS = 8, 64
 """Tables in the ring, and rows in each at first."""
 
+BLOCK = 128, 8
+"""Output pixels (x, y) of one Triton program."""
+
 C_TYPES = {"float32": "float", "float16": "__half", "uint8": "unsigned char", "int32": "int"}
 
 
@@ -60,6 +63,7 @@ class _Slot:
 
     def __init__(self, host: Any, rows: NDArray[np.void], device: Any) -> None:
         self.host, self.rows, self.device, self.event = host, rows, device, None
+        self.paired = False
 
 
 class TorchBackend:
@@ -101,7 +105,7 @@ class TorchBackend:
         grid = (-(-width // 128), -(-height // 8), count)
         with self.torch.cuda.device(self.index):
             self.kernel[grid](
-                slot.device, out, width, height, *strides, spec.channels, *_integer(spec), 128, 8, num_warps=4
+                slot.device, out, width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK, num_warps=4
             )
 
     def record(self) -> Any:
@@ -201,7 +205,7 @@ class Engine:
             strides = strides[0], strides[3], strides[1], strides[2]
         with self._lock:
             slot = self._free(count)
-            self._tables(spec).fill(slot.rows[:count], images, transforms)
+            slot.paired = self._tables(spec).fill(slot.rows, images, transforms)
             self.backend.upload(slot, count)
             self.backend.launch(slot, out, spec, count, strides)
             slot.event = event = self.backend.record()

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from gstinfer.geometry import ImageTransform
 from gstinfer.image import ColorInfo, Image, PixelFormat
 from gstinfer.preprocess import Preprocessing, reference
 
-__all__ = ["ROW", "ROW_BYTES", "Table", "channels", "color_matrix", "emulate", "fixed_row", "plane_layout"]
+__all__ = ["ROW", "ROW_BYTES", "Table", "channels", "emulate", "fixed_row", "geometry", "plane_layout"]
 
 ROW = np.dtype(
     [
@@ -53,6 +53,13 @@ picture in the output. ``affine``: x = a*ox + b*oy + c, y = d*ox + e*oy + f. A p
 
 ROW_BYTES = ROW.itemsize
 
+KEPT = 4096
+"""Transforms whose numbers are kept."""
+
+_POINTERS = struct.Struct("<3q")
+_PLACE = struct.Struct("<8i6f")
+_GEOMETRY = ROW.fields["low"][1]  # type: ignore[index]
+
 
 def plane_layout(plane: Any) -> tuple[int, tuple[int, ...]]:
     """Address and byte strides of a plane with ``__cuda_array_interface__`` or, on the CPU, ``__array_interface__``."""
@@ -67,33 +74,13 @@ def plane_layout(plane: Any) -> tuple[int, tuple[int, ...]]:
 
 
 def fixed_row(
-    layout: PixelFormat,
-    color: ColorInfo,
-    strides: Sequence[tuple[int, ...]],
-    spec: Preprocessing,
-    transform: ImageTransform,
+    layout: PixelFormat, color: ColorInfo, strides: Sequence[tuple[int, ...]], spec: Preprocessing
 ) -> NDArray[np.void]:
-    """Everything of a frame's row but its pointers; equal for all frames of a stream.
-
-    Args:
-        layout: The pixel format.
-        color: Matrix and range.
-        strides: Byte strides of each plane.
-        spec: The input wanted.
-        transform: Where the picture goes.
-    """
+    """What the rows of all pictures of one format, colour and pitch have in common."""
     row = np.zeros((), ROW)
     row["pitch"] = strides[0][0], strides[-1][0]
     row["step"] = strides[0][1], strides[-1][1]
     row["shift"] = int(layout.is_yuv)
-    left, top = transform.pad
-    row["content"] = left, top, left + transform.content[0], top + transform.content[1]
-    row["affine"] = _affine(transform)
-    if transform.is_slice:
-        row["low"] = transform.origin
-        row["high"] = np.add(transform.origin, transform.region) - 1
-    else:
-        row["high"] = np.subtract(transform.frame_size, 1)
     row["matrix"], row["offset"] = color_matrix(layout, color, spec.color)
     factor, offset = (np.resize(v, 3) for v in reference.affine(spec))
     row["mul"], row["add"] = factor, offset
@@ -101,19 +88,38 @@ def fixed_row(
     return row
 
 
-def channels(image: Image) -> tuple[int, int, int]:
-    """Addresses of a picture's three channels: R, G, B or Y, U, V; grey thrice."""
-    layout, order, planes = image.layout, image.layout.order, image.planes
-    first, strides = plane_layout(planes[0])
+def geometry(transform: ImageTransform) -> tuple[float, ...]:
+    """The fields ``low``, ``high``, ``content`` and ``affine`` of a row."""
+    (sx, sy), (left, top), (ox, oy) = transform.scale, transform.pad, transform.origin
+    width, height = transform.content
+    if transform.is_slice:
+        low = int(ox), int(oy)
+        high = low[0] + int(transform.region[0]) - 1, low[1] + int(transform.region[1]) - 1
+    else:
+        low, high = (0, 0), (transform.frame_size[0] - 1, transform.frame_size[1] - 1)
+    shift_x, shift_y = (0.5 - left) / sx + ox, (0.5 - top) / sy + oy
+    content = left, top, left + width, top + height
+    if not transform.angle:
+        return (*low, *high, *content, 1 / sx, 0.0, shift_x - 0.5, 0.0, 1 / sy, shift_y - 0.5)
+    cos, sin = math.cos(transform.angle), math.sin(transform.angle)
+    middle_x, middle_y = ox + transform.region[0] / 2, oy + transform.region[1] / 2
+    dx, dy = shift_x - middle_x, shift_y - middle_y
+    first = cos / sx, -sin / sy, cos * dx - sin * dy + middle_x - 0.5
+    return (*low, *high, *content, *first, sin / sx, cos / sy, sin * dx + cos * dy + middle_y - 0.5)
+
+
+def channels(layout: PixelFormat, planes: Sequence[tuple[int, tuple[int, ...]]]) -> tuple[int, int, int]:
+    """Addresses of a picture's three channels, R, G, B or Y, U, V or grey thrice, from its planes' layouts."""
+    order, (first, strides) = layout.order, planes[0]
     if layout.kind == "nv":
-        chroma, strides = plane_layout(planes[1])
+        chroma, strides = planes[1]
         return first, chroma + order.index("U") * strides[2], chroma + order.index("V") * strides[2]
     if layout.kind == "packed":
         red, green, blue = (first + order.index(c) * strides[2] for c in "RGB")
         return red, green, blue
     if layout.kind == "gray":
         return first, first, first
-    pair = plane_layout(planes[1])[0], plane_layout(planes[2])[0]
+    pair = planes[1][0], planes[2][0]
     return first, pair[order.index("U")], pair[order.index("V")]
 
 
@@ -132,37 +138,45 @@ def color_matrix(
     return np.eye(3) if wanted == "rgb" else np.eye(3)[::-1], np.zeros(3)
 
 
-def _affine(transform: ImageTransform) -> NDArray[np.float64]:
-    """Output pixel index -> sample index in the frame, as (a, b, c, d, e, f)."""
-    scale, pad = np.array(transform.scale, np.float64), np.array(transform.pad, np.float64)
-    linear = np.diag(1 / scale)
-    shift = (0.5 - pad) / scale + transform.origin
-    if transform.angle:
-        cos, sin = math.cos(transform.angle), math.sin(transform.angle)
-        rotation = np.array([[cos, -sin], [sin, cos]])
-        centre = np.array(transform.origin) + np.array(transform.region) / 2
-        linear, shift = rotation @ linear, rotation @ (shift - centre) + centre
-    return np.column_stack([linear, shift - 0.5]).ravel()
-
-
 class Table:
-    """Writes the rows of batches; the fixed part of each stream's row is kept between batches."""
+    """Writes the rows of batches for one input; the parts of a row that frames share are kept between batches."""
 
-    def __init__(self, spec: Preprocessing, kept: int = 1024) -> None:
+    def __init__(self, spec: Preprocessing) -> None:
         self.spec = spec
-        self._row = lru_cache(maxsize=kept)(self._make)
+        self._fixed: dict[Any, bytes] = {}
+        self._geometry: dict[int, tuple[ImageTransform, bytes]] = {}
 
-    def _make(
-        self, layout: PixelFormat, color: ColorInfo, strides: tuple[tuple[int, ...], ...], transform: ImageTransform
-    ) -> NDArray[np.void]:
-        return fixed_row(layout, color, strides, self.spec, transform)
+    def fill(self, out: NDArray[np.void], images: Sequence[Image], transforms: Sequence[ImageTransform]) -> bool:
+        """Writes one row per picture to the start of ``out`` (dtype ``ROW``, contiguous).
 
-    def fill(self, out: NDArray[np.void], images: Sequence[Image], transforms: Sequence[ImageTransform]) -> None:
-        """Writes one row per picture into ``out`` (dtype ``ROW``)."""
-        for index, (image, transform) in enumerate(zip(images, transforms)):
-            strides = tuple([plane_layout(plane)[1] for plane in image.planes])
-            out[index] = self._row(image.layout, image.color, strides, transform)
-        out["plane"][: len(images)] = [channels(image) for image in images]
+        Returns:
+            Whether all pictures have U and V side by side at even addresses.
+        """
+        target = memoryview(out).cast("B")  # type: ignore[arg-type]
+        paired, at = True, 0
+        for image, transform in zip(images, transforms):
+            planes = [plane_layout(plane) for plane in image.planes]
+            color, strides = image.color, tuple([plane[1] for plane in planes])
+            key = image.format, color.matrix, color.full_range, strides
+            fixed = self._fixed.get(key)
+            if fixed is None:
+                fixed = self._fixed[key] = fixed_row(image.layout, color, strides, self.spec).tobytes()
+            target[at : at + ROW_BYTES] = fixed
+            target[at + _GEOMETRY : at + _GEOMETRY + _PLACE.size] = self._place(transform)
+            first, second, third = channels(image.layout, planes)
+            _POINTERS.pack_into(target, at, first, second, third)
+            paired = paired and third - second == 1 and not (second | strides[-1][0] | strides[-1][1]) & 1
+            at += ROW_BYTES
+        return paired
+
+    def _place(self, transform: ImageTransform) -> bytes:
+        # By identity: hashing all numbers costs more than packing them. The entry keeps its transform alive.
+        kept = self._geometry.get(id(transform))
+        if kept is None:
+            if len(self._geometry) >= KEPT:
+                self._geometry.clear()
+            kept = self._geometry[id(transform)] = transform, _PLACE.pack(*geometry(transform))
+        return kept[1]
 
 
 def emulate(table: NDArray[np.void], spec: Preprocessing, out: NDArray[Any]) -> None:

@@ -105,7 +105,7 @@ def test_an_array_that_is_kept_keeps_the_map():
 def test_device_planes_speak_the_cuda_array_interface():
     plane = Plane(SimpleNamespace(events=[]), 0x7000, (4, 6), (256, 1), 1, True)
     face = plane.__cuda_array_interface__
-    assert face["data"] == (0x7000, True) and face["strides"] == (256, 1) and face["version"] == 3
+    assert face["data"] == (0x7000, False) and face["strides"] == (256, 1) and face["version"] == 3
     assert plane.__dlpack_device__() == (2, 1)
     assert not hasattr(plane, "__array_interface__")
 

@@ -1,0 +1,109 @@
+"""Pipelines of many streams and what is measured on them."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import gi
+
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+
+CLIP = os.environ.get("BENCH_CLIP", "clip.h264")
+
+
+@dataclass
+class Rate:
+    """Frames a second over all streams, CPU seconds of the process a frame, and frames of the slowest stream."""
+
+    fps: float
+    cpu: float
+    least: int
+    error: str = ""
+
+
+def pipeline(streams: int, elements: str, clip: str = CLIP) -> Any:
+    """``streams`` branches of one clip; ``{i}`` in ``elements`` is the branch's number."""
+    branches = [
+        f"filesrc location={clip} ! h264parse ! nvh264dec ! queue max-size-buffers=4 ! {elements.format(i=i)} "
+        f"! fakesink name=sink{i} sync=false"
+        for i in range(streams)
+    ]
+    made = Gst.parse_launch(" ".join(branches))
+    if os.environ.get("BENCH_CONTEXT") == "shared":
+        made.set_context(primary_context())
+    return made
+
+
+_contexts: list[Any] = []
+
+
+def primary_context() -> Any:
+    """torch's context of GPU 0 as a GStreamer context."""
+    import ctypes
+
+    import torch
+
+    gi.require_version("GstCuda", "1.0")
+    from gi.repository import GstCuda
+
+    if not _contexts:
+        GstCuda.cuda_load_library()
+        torch.zeros(1, device="cuda")
+        driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        driver.cuCtxGetCurrent(ctypes.byref(handle))
+        wrapped = GstCuda.CudaContext.new_wrapped(handle.value, 0)
+        _contexts.append((wrapped, GstCuda.context_new_cuda_context(wrapped)))
+    return _contexts[0][1]
+
+
+def counts(made: Any, streams: int) -> list[int]:
+    """Frames that reached each sink."""
+    return [made.get_by_name(f"sink{i}").get_property("stats").get_value("rendered") for i in range(streams)]
+
+
+def measure(streams: int, elements: str, frames: int, limit: float, warm: int = 60) -> Rate:
+    """Steady state: from the moment all streams have ``warm`` frames until the slowest has ``frames`` more, or a limit.
+
+    Args:
+        streams: Branches.
+        elements: Between decoder and sink.
+        frames: Of the slowest stream.
+        limit: Seconds.
+        warm: Frames of each stream that do not count.
+    """
+    made = pipeline(streams, elements)
+    bus = made.get_bus()
+    made.set_state(Gst.State.PLAYING)
+    error = ""
+
+    def failed() -> bool:
+        nonlocal error
+        message = bus.pop_filtered(Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        if message is not None and message.type == Gst.MessageType.ERROR:
+            error = message.parse_error()[0].message
+        return message is not None
+
+    patience = time.monotonic() + 120
+    while min(counts(made, streams)) < warm and not failed() and time.monotonic() < patience:
+        time.sleep(0.02)
+    began, first, cpu = time.monotonic(), counts(made, streams), _cpu()
+    last = first
+    while not error and time.monotonic() - began < limit:
+        time.sleep(0.05)
+        last = counts(made, streams)
+        if min(n - f for n, f in zip(last, first)) >= frames or failed():
+            break
+    seconds, cpu = time.monotonic() - began, _cpu() - cpu
+    done = sum(last) - sum(first)
+    made.set_state(Gst.State.NULL)
+    return Rate(done / seconds, cpu / max(1, done), min(n - f for n, f in zip(last, first)), error)
+
+
+def _cpu() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

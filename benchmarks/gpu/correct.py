@@ -1,0 +1,142 @@
+"""Every byte that torch reads in place against cudadownload's, frame by frame, without and with load beside it.
+
+    python benchmarks/gpu/correct.py [--frames N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from common import CLIP, Gst, pipeline
+
+import gstinfer
+from gstinfer.frames import FrameBatch
+from gstinfer.geometry import ImageTransform
+from gstinfer.image import Image
+from gstinfer.model import Model
+from gstinfer.preprocess import Preprocessing, prepare, reference
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SPEC = Preprocessing((640, 640))
+SEEN: list[tuple[int, int]] = []
+INPUTS: dict[int, np.ndarray] = {}
+WEIGHTS: list[torch.Tensor] = []
+KEEP_INPUTS = 5
+
+
+def digest(planes: Any) -> Any:
+    """A sum of all bytes, each with a weight of its own."""
+    total = 0
+    for plane in planes:
+        flat = plane.reshape(-1).to(torch.int64)
+        if not WEIGHTS:
+            index = torch.arange(1080 * 1920, dtype=torch.int64)
+            WEIGHTS.append((index * 40503 % 65521 + 1).to(torch.int64))
+        weight = WEIGHTS[int(flat.is_cuda)][: flat.numel()]
+        total = total * 31 + (flat * weight).sum()
+    return total
+
+
+class Digest(Model):
+    """Notes the digest of every frame."""
+
+    def load(self, device: Any) -> None:
+        digest([torch.zeros(4, dtype=torch.uint8)])
+        WEIGHTS.append(WEIGHTS[0].to(str(device)))
+
+    def predict(self, batch: FrameBatch) -> list[None]:
+        sums = [digest([torch.as_tensor(p, device="cuda") for p in frame.image.planes]) for frame in batch]
+        for frame, value in zip(batch, sums):
+            SEEN.append((frame.sequence, int(value)))
+            if frame.sequence < KEEP_INPUTS and frame.sequence not in INPUTS:
+                INPUTS[frame.sequence] = prepare([frame.image], SPEC)[0][0].cpu().numpy()
+        return [None] * len(batch)
+
+
+def truth(frames: int) -> tuple[list[int], list[np.ndarray]]:
+    """Digests of the clip's frames as cudadownload gives them, and the reference's input of the first."""
+    made = Gst.parse_launch(
+        f"filesrc location={CLIP} ! h264parse ! nvh264dec ! cudadownload ! video/x-raw,format=NV12 "
+        "! appsink name=sink sync=false"
+    )
+    made.set_state(Gst.State.PLAYING)
+    sink, found, inputs = made.get_by_name("sink"), [], []
+    from types import SimpleNamespace
+
+    from gstinfer.hosts.system import SystemHost
+
+    host = None
+    while len(found) < frames:
+        sample = sink.emit("pull-sample")
+        if sample is None:
+            break
+        stream = SimpleNamespace(stream_id="", source="", component_id=0, sequence=0)
+        host = host or SystemHost(sample.get_caps(), stream)
+        with host.open(sample.get_buffer()) as batch:
+            image: Image = batch[0].image
+            planes = [np.ascontiguousarray(p) for p in image.planes]
+            found.append(int(digest([torch.from_numpy(p) for p in planes])))
+            if len(inputs) < KEEP_INPUTS:
+                still = Image("NV12", tuple(planes), image.width, image.height, image.color)
+                inputs.append(reference.prepare(still, SPEC, ImageTransform.plan(still.size, SPEC.size)))
+    made.set_state(Gst.State.NULL)
+    return found, inputs
+
+
+def run(streams: int, frames: int, want: list[int], load: int) -> None:
+    """Compares ``frames`` frames of each stream while ``load`` more streams run a network."""
+    import sys
+
+    # The element imports this file under a name of its own; both must share what is noted.
+    sys.modules["correct_shared"] = sys.modules[__name__]
+    SEEN.clear()
+    beside = None
+    if load:
+        beside = pipeline(load, f"pyinfer model={HERE}/networks.py:TableModel device=cuda:0 model-instance-id=load")
+        beside.set_state(Gst.State.PLAYING)
+        time.sleep(12)
+    made = pipeline(streams, "pyinfer model=correct_shared:Digest device=cuda:0 model-instance-id=check")
+    made.set_state(Gst.State.PLAYING)
+    bus, limit = made.get_bus(), time.monotonic() + 90
+    while len(SEEN) < streams * frames and time.monotonic() < limit:
+        message = bus.timed_pop_filtered(50 * Gst.MSECOND, Gst.MessageType.ERROR)
+        if message is not None:
+            print("error:", message.parse_error())
+            break
+    made.set_state(Gst.State.NULL)
+    if beside is not None:
+        beside.set_state(Gst.State.NULL)
+    bad = sum(value != want[number % len(want)] for number, value in SEEN)
+    print(
+        f"bytes read in place, {streams} streams, {load} streams of load, context {os.environ.get('BENCH_CONTEXT', 'own')}: "
+        f"{len(SEEN)} frames compared, {bad} differ",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frames", type=int, default=600)
+    parser.add_argument("--clip-frames", type=int, default=300)
+    options = parser.parse_args()
+    Gst.init(None)
+    gstinfer.register()
+    want, inputs = truth(options.clip_frames)
+    print(f"{len(want)} frames downloaded, {len(set(want))} different", flush=True)
+    run(8, options.frames, want, 0)
+    for number, got in sorted(INPUTS.items()):
+        error = np.abs(got - inputs[number])
+        print(f"input of frame {number}: largest difference from the reference {error.max() * 255:.3f}/255")
+    run(8, options.frames, want, 16)
+
+
+if __name__ == "__main__":
+    main()
+    threading.Event().wait(0.1)
+    os._exit(0)

@@ -1,0 +1,204 @@
+"""Decode alone, preprocessing alone, model alone, everything: frames a second, ratios, latency, memory.
+
+    python benchmarks/gpu/speed.py [--frames N] [--limit SECONDS] [--streams 1,16,32,48] [--nets yolo26n,yolo26s]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+import torch
+from common import Gst, measure, pipeline
+
+import gstinfer
+from gstinfer.frames import Frame, FrameBatch
+from gstinfer.geometry import ImageTransform
+from gstinfer.image import ColorInfo, Device, Image
+from gstinfer.preprocess import Preprocessing, prepare
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BEHIND = os.environ.get("BENCH_BEHIND", "! pytrack")
+
+
+def frames_1080p(count: int) -> list[Image]:
+    """Random NV12 frames with a pitch of 2048, each in memory of its own."""
+    images = []
+    for _ in range(count):
+        memory = torch.randint(0, 256, (1620, 2048), dtype=torch.uint8, device="cuda")
+        planes = memory[:1080, :1920], memory[1080:, :1920].unflatten(1, (960, 2))
+        images.append(Image("NV12", planes, 1920, 1080, ColorInfo("bt709"), Device("cuda")))
+    return images
+
+
+def preprocessing() -> None:
+    """Microseconds of the GPU, and of Python, a frame: batches of 16 over 64 frames, more than the cache holds."""
+    images = frames_1080p(64)
+    for dtype in ("float16", "float32"):
+        spec = Preprocessing((640, 640), dtype=dtype)
+        where = [ImageTransform.plan(images[0].size, spec.size)] * 16
+        out = torch.empty(spec.input_shape(16), dtype=getattr(torch, dtype), device="cuda")
+        groups = [images[i : i + 16] for i in range(0, 64, 16)]
+        for group in groups * 3:
+            prepare(group, spec, transforms=where, out=out)
+        torch.cuda.synchronize()
+        host = time.perf_counter()
+        for group in groups * 8:
+            prepare(group, spec, transforms=where, out=out)
+        host = time.perf_counter() - host
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kernel_only(groups, spec, where, out)
+        times = [replay(graph) for _ in range(30)]
+        print(
+            f"preprocess 1080p NV12 -> 640 {dtype}: kernel {statistics.median(times) / 64 * 1e3:.2f} us a frame, "
+            f"Python {host / (8 * 64) * 1e6:.1f} us a frame (batches of 16)"
+        )
+
+
+def kernel_only(groups: Any, spec: Any, where: Any, out: Any) -> None:
+    """The launches without their tables' copies, for a graph."""
+    from gstinfer.preprocess import cuda
+
+    engine = cuda.engine(0)
+    tables = []
+    for group in groups:
+        slot = engine.backend.slot(16)
+        slot.paired = engine._tables(spec).fill(slot.rows, group, where)
+        slot.device.copy_(slot.host, non_blocking=True)
+        engine.backend.launch(slot, out, spec, 16, tuple(out.stride()))
+        tables.append(slot)
+    KEPT.append(tables)
+
+
+KEPT: list[Any] = []
+
+
+def replay(graph: Any) -> float:
+    """Milliseconds."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def model_alone(net: str) -> tuple[float, float]:
+    """Best frames a second over the captured sizes, and milliseconds of one picture; table and decoding included."""
+    from networks import TableModel
+
+    os.environ["BENCH_NET"] = net
+    model = TableModel()
+    began = time.perf_counter()
+    model.load(Device("cuda"))
+    loaded = time.perf_counter() - began
+    images = frames_1080p(model.max_batch)
+    best, one = 0.0, 0.0
+    for size in (1, 8, 16, 24, 32):
+        graph = model._engine._graphs[size][0]
+        with torch.cuda.stream(model._engine.stream):
+            for _ in range(5):
+                graph.replay()
+            times = [replay(graph) for _ in range(40)]
+        ms = statistics.median(times)
+        best = max(best, size / ms * 1e3)
+        if size == 1:
+            one = ms
+        print(f"model {net} batch {size}: {ms:.3f} ms, {size / ms * 1e3:.0f} fps")
+    batch = FrameBatch(tuple(Frame(image, sequence=i) for i, image in enumerate(images)))
+    for count in (16, 32):
+        part = FrameBatch(batch.frames[:count])
+        pending = [model.submit(part)]
+        began = time.perf_counter()
+        for _ in range(60):
+            pending.append(model.submit(part))
+            pending.pop(0).result()
+        pending.pop().result()
+        print(f"model {net} submit/result batches of {count}: {61 * count / (time.perf_counter() - began):.0f} fps")
+    print(f"model {net}: loaded and captured in {loaded:.1f} s")
+    model.close()
+    return best, one
+
+
+def latency(net: str, frames: int, alone: float) -> None:
+    """Time of each buffer inside pyinfer, one stream, held back to 200 frames a second."""
+    os.environ["BENCH_NET"] = net
+    made = pipeline(1, element(net, "one") + " name=infer")
+    pads = made.get_by_name("infer")
+    starts: list[float] = []
+    spans: list[float] = []
+
+    def came(*_: Any) -> Any:
+        time.sleep(0.005)
+        starts.append(time.perf_counter())
+        return Gst.PadProbeReturn.OK
+
+    def went(*_: Any) -> Any:
+        spans.append(time.perf_counter() - starts[-1])
+        return Gst.PadProbeReturn.OK
+
+    pads.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, came)
+    pads.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, went)
+    made.set_state(Gst.State.PLAYING)
+    patience = time.monotonic() + 60
+    while len(spans) < frames and time.monotonic() < patience:
+        time.sleep(0.05)
+    made.set_state(Gst.State.NULL)
+    ms = np.array(spans[50:]) * 1e3
+    half, most = np.percentile(ms, (50, 99))
+    print(
+        f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p99 {most:.2f} ms; model alone {alone:.2f} ms; "
+        f"added p50 {half - alone:.2f}, p99 {most - alone:.2f}"
+    )
+
+
+def element(net: str, key: str) -> str:
+    more = os.environ.get("BENCH_PYINFER", "")
+    return f"pyinfer model={HERE}/networks.py:TableModel device=cuda:0 model-instance-id={net}-{key} {more}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--frames", type=int, default=300)
+    parser.add_argument("--limit", type=float, default=8)
+    parser.add_argument("--streams", default="1,16,32,48")
+    parser.add_argument("--nets", default="yolo26s,yolo26n")
+    parser.add_argument("--parts", default="preprocess,model,decode,full,latency")
+    options = parser.parse_args()
+    Gst.init(None)
+    gstinfer.register()
+    streams, parts = [int(n) for n in options.streams.split(",")], options.parts.split(",")
+    context = os.environ.get("BENCH_CONTEXT", "own")
+    print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, {Gst.version_string()}, context {context}")
+    if "preprocess" in parts:
+        preprocessing()
+    decode = {}
+    if "decode" in parts:
+        for n in streams:
+            rate = decode[n] = measure(n, "identity", options.frames, options.limit)
+            print(f"decode alone, {n} streams: {rate.fps:.0f} fps, {rate.cpu * 1e6:.0f} us of CPU a frame {rate.error}")
+    for net in options.nets.split(","):
+        best, one = model_alone(net) if "model" in parts else (0.0, 0.0)
+        for n in streams if "full" in parts else ():
+            os.environ["BENCH_NET"] = net
+            free = torch.cuda.mem_get_info()[0]
+            rate = measure(n, f"{element(net, str(n))} {BEHIND}", options.frames, options.limit)
+            bound = min(best or np.inf, decode[n].fps if n in decode else np.inf)
+            print(
+                f"full {net}, {n} streams: {rate.fps:.0f} fps, {rate.fps / bound:.3f} of min(decode, model) {bound:.0f}, "
+                f"{rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames, "
+                f"GPU memory {(free - torch.cuda.mem_get_info()[0]) / 2**20:+.0f} MiB after {rate.error}",
+                flush=True,
+            )
+        if "latency" in parts:
+            latency(net, 1000, one)
+
+
+if __name__ == "__main__":
+    main()
