@@ -111,3 +111,10 @@ def test_a_target_that_cannot_be_opened(model, tmp_path):
     with pytest.raises(PublishError, match="No such file"):
         session.run()
     assert not worker._writers
+
+
+def test_one_target_gets_each_message_once_however_often_it_is_named(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    urls = ["file:o.jsonl", f"file:{tmp_path}/o.jsonl", "file:./o.jsonl"]
+    assert Session(Job(["test:red?frames=3"], f"{model}:box", publish=urls)).run()
+    assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 3

@@ -235,3 +235,30 @@ def test_signals_finish_the_files(folder, clean_env, number):
     count = len(lines(path.read_text()))
     assert count > 3 and video(folder / "o.mp4")["frames"] == count
     assert "wrote o.mp4" in out
+
+
+def test_a_reader_that_goes_away_is_a_failure(folder, clean_env):
+    command = [sys.executable, "-m", "gstinfer.cli.main", "run", f"test:ball{SMALL}", "--model", "models:slow"]
+    child = subprocess.Popen(
+        [*command, "--jsonl", "-"], cwd=folder, env=clean_env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert json.loads(child.stdout.readline())["sequence"] == 0
+    child.stdout.close()
+    err = child.stderr.read()
+    assert child.wait(30) == 1
+    assert "standard output cannot be written for messages: Broken pipe" in err and "Traceback" not in err
+
+
+def test_a_reader_that_stops_reading_loses_nothing_and_does_not_stop_a_signal(folder, clean_env):
+    source = "test:ball?width=16&height=16"
+    command = [sys.executable, "-m", "gstinfer.cli.main", "run", source, "--model", "models:box", "--track", "none"]
+    child = subprocess.Popen(
+        [*command, "--jsonl", "-"], cwd=folder, env=clean_env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    first = child.stdout.readline()
+    time.sleep(2)
+    child.send_signal(signal.SIGINT)
+    out, _ = child.communicate(timeout=60)
+    found = lines((first + out).decode())
+    assert [m["sequence"] for m in found] == list(range(len(found))) and len(found) > 10
+    assert child.returncode == 0

@@ -17,7 +17,7 @@ from gstinfer.app.branch import Branch
 from gstinfer.elements import factories
 from gstinfer.errors import ConfigError, UnknownNameError
 from gstinfer.model import ModelSpec
-from gstinfer.publish.worker import Lease, open_lease
+from gstinfer.publish.worker import Lease, open_lease, publisher_for
 
 __all__ = ["Job", "Session", "parse_settings", "stop_on_signals"]
 
@@ -81,6 +81,10 @@ class Session:
     Args:
         job: What to run.
 
+    Attributes:
+        branches: One per input.
+        urls: Where messages go, each target once.
+
     Raises:
         GstInferError: A setting, an input's name, an output or a message target that cannot be used.
     """
@@ -104,9 +108,13 @@ class Session:
             raise UnknownNameError("tracker", job.track, [*registry.names("tracker"), "none"])
         else:
             properties["pytrack"] = {"tracker": job.track, **(properties["pytrack"] or {})}
+        targets: dict[str, str] = {}
+        for url in job.publish:
+            targets.setdefault(str(getattr(publisher_for(url), "target", url)), url)
+        self.urls = tuple(targets.values())
         outputs = sinks.output_paths(job.output, inputs)
         self.branches = [
-            Branch(source, output, properties, job.publish, job.max_frames) for source, output in zip(inputs, outputs)
+            Branch(source, output, properties, self.urls, job.max_frames) for source, output in zip(inputs, outputs)
         ]
         self._stop = threading.Event()
         self._stop_sent = False
@@ -137,7 +145,7 @@ class Session:
             for branch in self.branches:
                 branch.probe()
             ready = [branch for branch in self.branches if branch.state == "ready"]
-            for url in self.job.publish if ready else ():
+            for url in self.urls if ready else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
                 lease: Lease = open_lease(url, on_error=_told, on_warning=_told)
                 stack.callback(lease.close)
