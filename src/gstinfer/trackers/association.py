@@ -100,7 +100,7 @@ def assign(i: Int, j: Int, score: Float, least: float, frame: Int) -> tuple[Int,
 
 
 def _best(row: Int, column: Int, gain: Float) -> tuple[Int, Int]:
-    from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped]
+    from scipy.optimize import linear_sum_assignment
 
     first_row, first_column = row.min(), column.min()
     gains = np.zeros((row.max() - first_row + 1, column.max() - first_column + 1))

@@ -89,7 +89,7 @@ class ByteTrack(Settings):
 
     def __init__(self, **values: Any) -> None:
         # Half a second that the first crowded frame would wait for otherwise.
-        import scipy.optimize  # type: ignore[import-untyped]  # noqa: F401
+        import scipy.optimize  # noqa: F401
 
         Settings.update(self, values)
         self._tracks = np.zeros(0, TRACK)
