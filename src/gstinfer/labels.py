@@ -28,7 +28,11 @@ def parse_labels(text: str) -> tuple[str, ...]:
             lines.pop()
         if not lines:
             raise ConfigError(f"the labels file {text!r} is empty", hint="write one class name per line")
-        return tuple(line.strip() for line in lines)
+        # An empty line inside keeps its number, so that no later class is off by one.
+        return tuple(line.strip() or str(number) for number, line in enumerate(lines))
     if "," not in text and ("/" in text or path.suffix in (".txt", ".names", ".labels", ".csv")):
         raise ConfigError(f"the labels file {text!r} does not exist", hint=f"looked in {Path.cwd()}")
-    return tuple(part.strip() for part in text.split(","))
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise ConfigError(f"labels={text!r} holds an empty name", hint="write a,b,c")
+    return names

@@ -266,8 +266,8 @@ def test_describe_says_what_was_decided_and_why(tmp_path):
     model = as_model(str(oracle(tmp_path / "o.onnx")), pad_value=7, confidence_threshold=0.3)
     rows = {what: (value, why) for what, value, why in model.model.describe()}
     assert rows["head"][0] == "yolo-e2e" and "metadata" in rows["head"][1]
-    assert rows["size"] == ("64x64", "the input images [?,3,64,64] float32")
-    assert rows["pad_value"] == ("7", "set")
+    assert rows["input-size"] == ("64x64", "the input images [?,3,64,64] float32")
+    assert rows["pad-value"] == ("7", "set")
     assert rows["confidence-threshold"] == ("0.3", "set")
     assert rows["labels"][0] == "4"
     assert rows["batch"][0] == "any"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx_networks import METADATA, oracle
+from onnx_networks import METADATA, oracle, sized
 
 from gstinfer import ConfigError, MissingDependencyError, ModelLoadError, as_model
 from gstinfer.image import Device
@@ -34,6 +34,31 @@ def test_the_input_is_read_in_place(tmp_path):
         answers.append(float(runtime.run({"images": pixels})["output0"][0, 0, 2]))
         assert set(np.unique(pixels[:, 0])) == {np.float32(value)}
     assert answers == [20, 52, 36]
+
+
+class TensorLike:
+    """What ``run`` asks of a torch tensor, over NumPy memory."""
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+        self.device = type("Where", (), {"type": "cpu", "index": None})
+
+    def contiguous(self):
+        return self
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+
+def test_tensors_are_bound_by_their_address(tmp_path):
+    pixels = np.zeros((2, 3, 64, 64), np.float32)
+    pixels[1, 0] = 1
+    output = OnnxRuntime(oracle(tmp_path / "o.onnx")).run({"images": TensorLike(pixels)})["output0"]
+    assert output.shape == (2, 1, 6) and output[:, 0, 2].tolist() == [20, 52]
+    sizes = np.array([[200, 100]], np.int64)
+    runtime = OnnxRuntime(sized(tmp_path / "s.onnx"))
+    found = runtime.run({"images": TensorLike(pixels[:1]), "orig_target_sizes": sizes})
+    assert found["boxes"].tolist() == [[[50, 25, 150, 75]]]
 
 
 @pytest.mark.parametrize(

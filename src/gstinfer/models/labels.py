@@ -8,38 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError
+from gstinfer.labels import parse_labels
 from gstinfer.settings import Option
 
-__all__ = ["LabelsOption", "read_labels", "read_sidecar"]
+__all__ = ["LabelsOption", "read_sidecar"]
 
 SUFFIX = ".gstinfer.toml"
-
-
-def read_labels(text: str) -> tuple[str, ...]:
-    """Class names from a file of one name a line, or from ``a,b,c``.
-
-    Raises:
-        ConfigError: A file that does not exist, cannot be read or holds no name.
-    """
-    path = Path(text)
-    if path.is_file():
-        try:
-            names = [line.strip() for line in path.read_text("utf-8-sig").splitlines()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the labels file {text} cannot be read: {error}") from error
-        while names and not names[-1]:
-            names.pop()
-        # An empty line inside keeps its number, so that no later class is off by one.
-        names = [name or str(number) for number, name in enumerate(names)]
-    elif "," not in text and ("/" in text or path.suffix):
-        raise ConfigError(f"the labels file {text} does not exist", hint="give a file of one name a line, or a,b,c")
-    else:
-        names = [part.strip() for part in text.split(",")]
-        if any(not name for name in names):
-            raise ConfigError(f"labels={text!r} holds an empty name", hint="write a,b,c")
-    if not names:
-        raise ConfigError(f"the labels file {text} is empty", hint="write one class name a line")
-    return tuple(names)
 
 
 class LabelsOption(Option):
@@ -63,7 +37,7 @@ class LabelsOption(Option):
         if value is None or value == "":
             return None
         if isinstance(value, (str, Path)):
-            return read_labels(str(value))
+            return parse_labels(str(value))
         if isinstance(value, Mapping):
             return dict(value)
         if isinstance(value, Sequence):

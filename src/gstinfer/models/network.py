@@ -172,7 +172,10 @@ class NetworkModel(Model):
         self._rows = [
             *((kind, tensor_text(item), "the file") for kind, item in tensors),
             ("head", self._head.name, "; ".join(self._decision.reasons)),
-            *((name, text(getattr(self.preprocessing, name)), reasons[name]) for name in FIELDS),
+            *(
+                (key.replace("_", "-"), text(getattr(self.preprocessing, field)), reasons[field])
+                for field, key in FIELDS.items()
+            ),
             ("batch", str(self.max_batch or "any"), f"the shape of the input {self._picture}"),
             ("labels", str(len(names)) if names is not None else "none", labels_why or "the file or its family"),
         ]

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.image import Device
@@ -83,14 +85,8 @@ class OnnxRuntime:
             value = feeds[item.name]
             if hasattr(value, "data_ptr"):
                 value = value.contiguous()
-                binding.bind_input(
-                    item.name,
-                    value.device.type,
-                    value.device.index or 0,
-                    item.dtype,
-                    list(value.shape),
-                    value.data_ptr(),
-                )
+                where = value.device.type, value.device.index or 0
+                binding.bind_input(item.name, *where, np.dtype(item.dtype).type, list(value.shape), value.data_ptr())
             else:
                 binding.bind_cpu_input(item.name, value)
         for name in self._outputs:
