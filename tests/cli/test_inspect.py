@@ -47,7 +47,7 @@ def mine(tmp_path: Path) -> str:
 
 def test_a_network_tells_everything_with_the_reason() -> None:
     said = rows("nanodet-coco")
-    assert said["head"][0] == "gfl" and said["color"][0] == "bgr" and said["size"][0] == "416x416"
+    assert said["head"][0] == "gfl" and said["color"][0] == "bgr" and said["input-size"][0] == "416x416"
     assert "input_1 [1,3,416,416] float32" in said["input"][0]
     assert said["confidence-threshold"] == ("0.4", "part of nanodet-coco")
     assert said["labels"][0].startswith("person, bicycle") and said["labels"][1].startswith("80 names")
