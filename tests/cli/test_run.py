@@ -253,8 +253,9 @@ def test_a_reader_that_stops_reading_loses_nothing_and_does_not_stop_a_signal(fo
     source = "test:ball?width=16&height=16"
     command = [sys.executable, "-m", "gstinfer.cli.main", "run", source, "--model", "models:box", "--track", "none"]
     child = subprocess.Popen(
-        [*command, "--jsonl", "-"], cwd=folder, env=clean_env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+        [*command, "--jsonl", "-"],
+        cwd=folder, env=clean_env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+    )  # fmt: skip
     first = child.stdout.readline()
     time.sleep(2)
     child.send_signal(signal.SIGINT)
