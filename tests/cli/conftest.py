@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-MODELS = '''
+MODELS = r'''
 import numpy as np
-from gstinfer import Detections
+from gstinfer import Classifications, Detections
 
 calls = 0
 
@@ -25,6 +25,15 @@ def third_fails(batch):
     if calls == 3:
         raise ValueError("the third frame is bad")
     return [None] * len(batch)
+
+def halves(batch):
+    """The channel that is strongest in the upper and in the lower half, as classes of the frame."""
+    def name(part):
+        return ("red", "green", "blue")[int(part.reshape(-1, 3).mean(0).argmax())]
+
+    pictures = batch.images("rgb")
+    labels = [[name(p[: len(p) // 2]), name(p[len(p) // 2 :])] for p in pictures]
+    return [Classifications([0, 1], [0.9, 0.8], label) for label in labels]
 
 def slow(batch):
     import time

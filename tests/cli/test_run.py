@@ -218,6 +218,19 @@ def test_odd_and_10_bit_files(gstinfer, cases, folder, name, size):
     assert made["frames"] == 30 and made["profile"] == "high" and made["format"] == "I420"
 
 
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [*((f"rot{angle}.mp4", (128, 96)) for angle in (0, 90, 180, 270)), ("exif_P6.jpg", (1200, 1800))],
+)
+def test_pictures_are_upright(gstinfer, cases, folder, name, size):
+    done = gstinfer("run", str(cases / "media" / name), "--model", "models:halves", "--jsonl", "-")
+    assert done.returncode == 0, done.stderr
+    (found,) = lines(done.stdout)
+    assert (found["width"], found["height"]) == size
+    if name.startswith("rot"):
+        assert [c["label"] for c in found["classifications"]] == ["red", "green"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_finish_the_files(folder, clean_env, number):
     command = [sys.executable, "-m", "gstinfer.cli.main", "run", f"test:ball{SMALL}", "--model", "models:slow"]

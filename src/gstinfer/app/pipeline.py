@@ -14,6 +14,7 @@ __all__ = ["apt_hint", "link", "make"]
 _PACKAGES = {
     "decodebin": "gstreamer1.0-plugins-base",
     "h264parse": "gstreamer1.0-plugins-bad",
+    "jpegparse": "gstreamer1.0-plugins-bad",
     "mp4mux": "gstreamer1.0-plugins-good",
     "videobox": "gstreamer1.0-plugins-good",
     "videoconvert": "gstreamer1.0-plugins-base",

@@ -245,5 +245,11 @@ def build(pipeline: Any, source: Source, nothing_found: Callable[[str], None]) -
     decoder.connect("autoplug-continue", lambda _, pad, caps: not caps.to_string().startswith("audio/"))
     decoder.connect("pad-added", pad_added)
     decoder.connect("no-more-pads", no_more_pads)
-    link(file, decoder)
+    # decodebin passes a JPEG to its decoder as it is; only the parser reads how the camera was held.
+    link(file, *([make(pipeline, "jpegparse")] if _is_jpeg(source.target) else []), decoder)
     return queue
+
+
+def _is_jpeg(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(3) == b"\xff\xd8\xff"
