@@ -6,7 +6,7 @@ Boxes are float pixels of the frame, angles radians, times nanoseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -134,6 +134,8 @@ class Detections:
         obb: float32 ``[N,5]`` (cx, cy, w, h, angle in radians) or None.
         keypoints: float32 ``[N,K,3]`` (x, y, score) or None; a score below 0 means absent.
         attributes: N tuples of ``Attribute`` or None.
+        parent: int64 ``[N]``, row of the object that this one was found on, -1 where it was found on the whole frame, or
+            None where all were. Choosing rows and merging keep it right; the child of a row left out has none.
         data: Further columns of N rows each: arrays or lists.
     """
 
@@ -148,6 +150,7 @@ class Detections:
     obb: NDArray[np.float32] | None = None
     keypoints: NDArray[np.float32] | None = None
     attributes: list[tuple[Attribute, ...]] | None = None
+    parent: NDArray[np.int64] | None = None
     data: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -162,6 +165,8 @@ class Detections:
         self.component_id = _column("component_id", component, np.int32, (n,))
         if self.tracker_id is not None:
             self.tracker_id = _column("tracker_id", self.tracker_id, np.int64, (n,))
+        if self.parent is not None:
+            self.parent = _column("parent", self.parent, np.int64, (n,))
         if self.obb is not None:
             self.obb = _column("obb", self.obb, np.float32, (n, 5))
         if self.keypoints is not None:
@@ -183,7 +188,8 @@ class Detections:
     @classmethod
     def empty(cls) -> Detections:
         """Nothing found."""
-        return cls(np.zeros((0, 4), np.float32))
+        # As empty columns hold nothing that could change, all empty detections share them.
+        return _EMPTY.with_columns(data={})
 
     def __len__(self) -> int:
         return len(self.xyxy)
@@ -193,20 +199,27 @@ class Detections:
         if isinstance(index, (int, np.integer)):
             index = [int(index)]
         rows = np.arange(len(self))[index]
-        picked: dict[str, Any] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name == "data":
-                picked["data"] = {key: _rows(column, rows) for key, column in value.items()}
-            else:
-                picked[item.name] = None if value is None else _rows(value, rows)
-        return Detections(**picked)
+        picked = {name: None if column is None else _rows(column, rows) for name, column in vars(self).items() if name != "data"}
+        if self.parent is not None:
+            place = np.full(len(self) + 1, -1, np.int64)
+            place[rows[::-1]] = np.arange(len(rows))[::-1]
+            picked["parent"] = place[picked["parent"]]
+        return self.with_columns(**picked, data={key: _rows(column, rows) for key, column in self.data.items()})
+
+    def with_columns(self, **columns: Any) -> Detections:
+        """The same objects with some columns exchanged for others of the right type and length; nothing is checked.
+
+        For code that has just made the columns; ``dataclasses.replace`` checks, at ten times the cost.
+        """
+        other = object.__new__(Detections)
+        vars(other).update(vars(self), **columns)
+        return other
 
     def named(self, labels: Sequence[str] | Mapping[int, str] | None) -> Detections:
         """The same objects with ``label`` filled from class names; the number as text where none is known."""
         if self.label is not None:
             return self
-        return replace(self, label=[_name(labels, int(c)) for c in self.class_id])
+        return self.with_columns(label=_names(labels, self.class_id.tolist()))
 
     @classmethod
     def merge(cls, parts: Sequence[Detections]) -> Detections:
@@ -236,19 +249,33 @@ class Detections:
         if any(p.keypoints is not None for p in parts):
             count = max(p.keypoints.shape[1] for p in parts if p.keypoints is not None)
             merged["keypoints"] = np.concatenate([_padded_keypoints(p, count) for p in parts])
+        if any(p.parent is not None for p in parts):
+            before = np.cumsum([0, *map(len, parts)])
+            merged["parent"] = np.concatenate(
+                [
+                    np.full(len(p), -1) if p.parent is None else np.where(p.parent < 0, -1, p.parent + start)
+                    for p, start in zip(parts, before)
+                ]
+            )
         keys = {key for p in parts for key in p.data}
         merged["data"] = {k: [v for p in parts for v in p.data.get(k, [None] * len(p))] for k in sorted(keys)}
         return cls(**merged)
+
+
+_EMPTY = Detections(np.zeros((0, 4), np.float32))
 
 
 def _rows(column: Any, rows: NDArray[np.int64]) -> Any:
     return column[rows] if isinstance(column, np.ndarray) else [column[i] for i in rows]
 
 
-def _name(labels: Sequence[str] | Mapping[int, str] | None, class_id: int) -> str:
+def _names(labels: Sequence[str] | Mapping[int, str] | None, class_ids: list[int]) -> list[str]:
+    if labels is None:
+        return [str(c) for c in class_ids]
     if isinstance(labels, Mapping):
-        return str(labels.get(class_id, class_id))
-    return str(labels[class_id]) if labels is not None and 0 <= class_id < len(labels) else str(class_id)
+        return [str(labels.get(c, c)) for c in class_ids]
+    count = len(labels)
+    return [str(labels[c]) if 0 <= c < count else str(c) for c in class_ids]
 
 
 def _upright(xyxy: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -298,7 +325,7 @@ class Classifications:
         """The same classes with ``label`` filled from class names."""
         if self.label is not None:
             return self
-        return replace(self, label=[_name(labels, int(c)) for c in self.class_id])
+        return replace(self, label=_names(labels, self.class_id.tolist()))
 
     def attributes(self) -> tuple[Attribute, ...]:
         """The classes as attributes of an object."""

@@ -101,9 +101,8 @@ def _detections(result: Detections, width: int, height: int, dropped: Dropped) -
         lost = sum(map(len, clean.attributes or [])) - sum(map(len, attributes))
         if lost:
             dropped["attribute"] += lost
-    return replace(
-        clean,
-        xyxy=box[keep],
+    return clean.with_columns(
+        xyxy=box if clean is result else box[keep],
         confidence=np.minimum(clean.confidence, 1),
         keypoints=keypoints,
         attributes=attributes,

@@ -42,14 +42,15 @@ class BufferFrame(Frame):
     def __init__(self, image: Image, reader: Callable[[], FrameResults | None], **fields: Any) -> None:
         self._reader = reader
         self._results: FrameResults | None = None
-        self._before: list[Any] | None = None
+        self._read: FrameResults | None = None
+        self._before: list[Any] = []
         super().__init__(image, results=None, **fields)  # type: ignore[arg-type]
 
     @property
     def results(self) -> FrameResults:
         """What is known about the frame. Arrays that were read from the buffer are read-only: replace the column."""
         if self._results is None:
-            self._results = self._reader() or FrameResults()
+            self._results = self._read = self._reader() or FrameResults()
             self._before = parts(self._results)
         return self._results
 
@@ -59,10 +60,10 @@ class BufferFrame(Frame):
 
     @property
     def changed(self) -> bool:
-        """Whether the results differ from what the buffer carries."""
+        """Whether the results differ from what the buffer carries; others put in their place count as different."""
         if self._results is None:
             return False
-        if self._before is None:
+        if self._results is not self._read:
             return True
         now = parts(self._results)
         return len(now) != len(self._before) or not all(map(is_, now, self._before))
