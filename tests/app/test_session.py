@@ -118,3 +118,30 @@ def test_one_target_gets_each_message_once_however_often_it_is_named(model, tmp_
     urls = ["file:o.jsonl", f"file:{tmp_path}/o.jsonl", "file:./o.jsonl"]
     assert Session(Job(["test:red?frames=3"], f"{model}:box", publish=urls)).run()
     assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("model=x", "use --model"),
+        ("pytrack.tracker=x", "use --track"),
+        ("pyoverlay.line-width=3", "without --output"),
+        ("pypublish.append=true", "without --jsonl"),
+        ("pytrack.tracker-args=x=1", "--track none"),
+    ],
+)
+def test_settings_without_effect_are_refused(model, text, words):
+    track = "none" if "none" in words else "bytetrack"
+    with pytest.raises(ConfigError, match=words):
+        Session(Job(["test:red"], f"{model}:box", settings=[text], track=track))
+
+
+def test_settings_of_the_publisher_and_the_streams_name_are_used(model, tmp_path):
+    (tmp_path / "o.jsonl").write_text("{}\n")
+    settings = ["pypublish.append=true", "stream-id=door"]
+    job = Job(["test:red?frames=2"], f"{model}:box", settings=settings, publish=[f"file:{tmp_path}/o.jsonl"])
+    assert Session(job).run()
+    found = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
+    assert [m.get("stream_id") for m in found] == [None, "door", "door"]
+    with pytest.raises(ConfigError, match="one name"):
+        Session(Job(["test:red", "test:blue"], f"{model}:box", settings=["stream-id=x"]))

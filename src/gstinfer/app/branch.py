@@ -151,7 +151,8 @@ class Branch:
             make(pipeline, "videoflip", video_direction="auto"),
         ]
         plan = [(name, self.properties.get(name, {})) for name in ("pyinfer", "pytrack")]
-        plan += [("pypublish", {"url": url, "on-full": "drop" if self.source.live else "wait"}) for url in self.publish]
+        full = {"on_full": "drop" if self.source.live else "wait", **(self.properties.get("pypublish") or {})}
+        plan += [("pypublish", {"url": url, **full}) for url in self.publish]
         for factory, values in plan:
             if values is None:
                 continue

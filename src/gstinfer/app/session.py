@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import gstinfer
@@ -17,7 +17,7 @@ from gstinfer.app.branch import Branch
 from gstinfer.elements import factories
 from gstinfer.errors import ConfigError, UnknownNameError
 from gstinfer.model import ModelSpec
-from gstinfer.publish.worker import Lease, open_lease, publisher_for
+from gstinfer.publish.worker import open_lease, publisher_for
 
 __all__ = ["Job", "Session", "parse_settings", "stop_on_signals"]
 
@@ -75,6 +75,24 @@ def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
+    """Refuses settings that nothing would use, or that say twice what an option of the command says."""
+    absent = {
+        "pytrack": job.track == "none" and "there is no tracker with --track none",
+        "pyoverlay": not job.output and "nothing is drawn without --output",
+        "pypublish": not job.publish and "nothing is published without --jsonl or --publish",
+    }
+    for element, reason in absent.items():
+        if reason and settings[element]:
+            raise ConfigError(f"--set {element}.{next(iter(settings[element]))} has no effect: {reason}")
+    twice = {"pyinfer": {"model": "--model", "device": "--device"}, "pytrack": {"tracker": "--track"}}
+    twice["pypublish"] = {"url": "--jsonl or --publish"}
+    for element, names in twice.items():
+        for name, option in names.items():
+            if name in settings[element]:
+                raise ConfigError(f"--set {element}.{name} is {option}", hint=f"use {option}")
+
+
 class Session:
     """Runs a job. Everything that can be checked is checked when it is made.
 
@@ -92,26 +110,33 @@ class Session:
     def __init__(self, job: Job) -> None:
         gstinfer.register()
         self.job = job
-        properties: dict[str, Mapping[str, Any] | None] = {**parse_settings(job.settings)}
+        settings = parse_settings(job.settings)
         inputs = sources.parse_all(job.inputs)
         if not inputs:
             raise ConfigError("there is no input", hint="name a file, or test:smpte")
         if job.max_frames is not None and job.max_frames < 1:
             raise ConfigError(f"max-frames={job.max_frames} is out of range", hint="use at least 1")
-        shared = {"model_instance_id": f"run-{id(self):x}"} if len(inputs) > 1 else {}
-        ModelSpec.parse(job.model)
-        own = {"model": job.model, "device": job.device, **shared}
-        properties["pyinfer"] = {**own, **(properties["pyinfer"] or {})}
-        if job.track == "none":
-            properties["pytrack"] = None
-        elif job.track not in registry.names("tracker"):
+        if job.track not in (*registry.names("tracker"), "none"):
             raise UnknownNameError("tracker", job.track, [*registry.names("tracker"), "none"])
-        else:
-            properties["pytrack"] = {"tracker": job.track, **(properties["pytrack"] or {})}
+        ModelSpec.parse(job.model)
+        _refuse_idle(settings, job)
+        if "stream_id" in settings["pyinfer"]:
+            if len(inputs) > 1:
+                raise ConfigError("--set stream-id would give several inputs one name", hint="leave it out")
+            inputs = [replace(inputs[0], stream_id=settings["pyinfer"]["stream_id"])]
+        shared = {"model_instance_id": f"run-{id(self):x}"} if len(inputs) > 1 else {}
+        properties: dict[str, Mapping[str, Any] | None] = {
+            **settings,
+            "pyinfer": {"model": job.model, "device": job.device, **shared, **settings["pyinfer"]},
+            "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
+        }
         targets: dict[str, str] = {}
         for url in job.publish:
             targets.setdefault(str(getattr(publisher_for(url), "target", url)), url)
         self.urls = tuple(targets.values())
+        wishes = settings["pypublish"]
+        self._writing = {"size": wishes["queue_size"]} if "queue_size" in wishes else {}
+        self._writing |= {"append": True} if wishes.get("append") else {}
         outputs = sinks.output_paths(job.output, inputs)
         self.branches = [
             Branch(source, output, properties, self.urls, job.max_frames) for source, output in zip(inputs, outputs)
@@ -147,8 +172,7 @@ class Session:
             ready = [branch for branch in self.branches if branch.state == "ready"]
             for url in self.urls if ready else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
-                lease: Lease = open_lease(url, on_error=_told, on_warning=_told)
-                stack.callback(lease.close)
+                stack.callback(open_lease(url, on_error=_told, on_warning=_told, **self._writing).close)
             for branch in ready:
                 if self._stop.is_set():
                     break

@@ -16,13 +16,13 @@ __all__ = ["PublishSettings", "PublishStage"]
 class PublishSettings(Settings):
     """The properties of ``pypublish``."""
 
-    url = option(str, "stdout:", "where messages go: stdout: or file:PATH")
-    append = option(bool, False, "add to a file that exists instead of beginning it anew")
-    queue_size = option(int, 10_000, "most messages that wait for a slow target", minimum=1)
+    url = option(str, "stdout:", "Where messages go: stdout: or file:PATH")
+    append = option(bool, False, "Add to a file that exists instead of beginning it anew")
+    queue_size = option(int, 10_000, "Most messages that wait for a slow target", minimum=1)
     on_full = option(
         str,
         "drop",
-        "what happens when so many messages wait: drop counts and drops the new one, wait holds the stream",
+        "What happens when so many messages wait: drop counts and drops the new one, wait holds the stream",
         choices=("drop", "wait"),
     )
 
