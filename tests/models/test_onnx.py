@@ -118,6 +118,7 @@ def test_threads_are_set_on_purpose(tmp_path):
     for threads, want in ((0, cores()), (1, 1)):
         options = OnnxRuntime(path, Device(), threads)._session.get_session_options()
         assert (options.intra_op_num_threads, options.inter_op_num_threads) == (want, 1)
+        assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
 def test_threads_reach_the_runtime(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from gstinfer import as_model
+from gstinfer import ConfigError, as_model
 
 PEOPLE, CARS, BICYCLES = 157, 188, 13
 """Measured over all 250 frames of the clip, letterboxed, at the model's own thresholds."""
@@ -76,6 +76,11 @@ def test_its_users_options_override_its_own(frames):
     assert rows["confidence-threshold"] == ("0.6", "set")
     assert rows["iou-threshold"] == ("0.6", "part of nanodet-coco")
     assert rows["labels"][0] == "80" and rows["color"][0] == "bgr"
+
+
+def test_labels_that_do_not_fit_say_both_counts():
+    with pytest.raises(ConfigError, match=r"\b2 labels.*\b80\b"):
+        as_model("nanodet-coco", labels="person,car")
 
 
 def test_nothing_is_found_in_nothing(model):

@@ -50,6 +50,8 @@ class OnnxRuntime:
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads or cores()
         options.inter_op_num_threads = 1
+        # Threads that spin between their tasks would take the cores from decoding and drawing beside us.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         _check_file(self.path)
         try:
