@@ -318,3 +318,22 @@ def test_a_live_sink_waits_for_the_model_s_time_and_shows_every_picture():
     assert len(run.pts) == 60
     inferred = [r.inferred for r in run.results]
     assert 7 <= inferred.count(True) <= 30
+
+
+def test_regions_of_interest_are_written_on_request_and_not_otherwise():
+    from gstinfer.hosts.metas import roi
+
+    counts = {}
+    for mode in ("carrier", "roi"):
+
+        def prepare(pipeline, mode=mode) -> None:
+            from gi.repository import Gst
+
+            def probe(_pad, info):
+                counts[mode] = len(list(roi.read(info.get_buffer())))
+                return Gst.PadProbeReturn.OK
+
+            pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+
+        assert run_pipeline(infer("function", f"write-meta={mode}", n=1), prepare=prepare).eos
+    assert counts["roi"] == counts["carrier"] + 1

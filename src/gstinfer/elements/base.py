@@ -100,7 +100,8 @@ class BatchElement(GstBase.BaseTransform):
 
     def host_options(self) -> dict[str, Any]:
         """Options for the host, from properties."""
-        return {}
+        write_meta = getattr(self.settings, "write_meta", None)
+        return {} if write_meta is None else {"write_meta": write_meta}
 
     def chosen(self, names: Any) -> dict[str, Any]:
         """Values of some options: as set, else this element's own default."""

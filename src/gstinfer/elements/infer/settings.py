@@ -97,6 +97,12 @@ class InferSettings(Settings):
     frames_in_flight = option(
         int, 1, "Frames of one stream in flight: above 1 decoding, inference and drawing overlap", minimum=1, maximum=64
     )
+    write_meta = option(
+        str,
+        "auto",
+        "Metadata for other elements beside our own: auto, none (carrier), GstAnalytics or regions of interest",
+        choices=("auto", "carrier", "analytics", "roi"),
+    )
     stream_id = option(str, "", "Name of the stream; empty for the id of its STREAM_START")
     on_error = option(
         str,

@@ -20,6 +20,12 @@ class TrackSettings(Settings):
 
     tracker = option(str, "bytetrack", "Name of the tracker, as registered under gstinfer.trackers")
     tracker_args = option(str, "", "Settings of the tracker: key=value,key=value")
+    write_meta = option(
+        str,
+        "auto",
+        "Metadata for other elements beside our own: auto, none (carrier), GstAnalytics or regions of interest",
+        choices=("auto", "carrier", "analytics", "roi"),
+    )
 
 
 class TrackStage:
