@@ -1,0 +1,79 @@
+"""Throughput and latency of many branches that share one model, against the ideal.
+
+The model sleeps a fixed time per batch, whatever its size; so N branches can reach N / time frames a second.
+
+    .venv/bin/python benchmarks/streams.py [--seconds 4] [--model-ms 20]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import numpy as np
+
+import gstinfer
+from gstinfer import Detections, Model, option
+
+
+class Sleeper(Model):
+    ms = option(float, 20.0, "Milliseconds a batch")
+
+    def predict(self, batch):
+        time.sleep(self.ms / 1e3)
+        return [Detections.empty() for _ in batch]
+
+
+def measure(branches: int, ms: float, seconds: float, tail: str = "", extra: str = "") -> tuple[float, float, float]:
+    """(frames a second, p50, p99 of the time in the element in ms) of free-running branches."""
+    from gi.repository import Gst
+
+    waits: list[float] = []
+    entered: dict[int, float] = {}
+
+    def enter(pad, info, key):
+        entered[key] = time.perf_counter()
+        return Gst.PadProbeReturn.OK
+
+    def leave(pad, info, key):
+        now = time.perf_counter()
+        waits.append(now - entered[key])
+        ends.append(now)
+        return Gst.PadProbeReturn.OK
+
+    ends: list[float] = []
+    pipeline = Gst.parse_launch(
+        " ".join(
+            f"videotestsrc pattern=black ! video/x-raw,format=GRAY8,width=64,height=64 ! "
+            f"pyinfer name=i{n} model={__file__}:Sleeper model-args=ms={ms} model-instance-id=bench {extra} ! "
+            f"{tail}fakesink sync=false async=false"
+            for n in range(branches)
+        )
+    )
+    for n in range(branches):
+        element = pipeline.get_by_name(f"i{n}")
+        element.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, enter, n)
+        element.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, leave, n)
+    pipeline.set_state(Gst.State.PLAYING)
+    time.sleep(seconds)
+    pipeline.set_state(Gst.State.NULL)
+    skip = len(ends) // 5
+    times = np.array(waits[skip:]) * 1e3
+    return (len(ends) - skip) / (ends[-1] - ends[skip]), float(np.percentile(times, 50)), float(np.percentile(times, 99))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--model-ms", type=float, default=20.0)
+    options = parser.parse_args()
+    gstinfer.register()
+    print("branches      fps    ideal   ratio   p50 ms   p99 ms")
+    for branches in (1, 2, 4, 8, 16):
+        fps, p50, p99 = measure(branches, options.model_ms, options.seconds)
+        ideal = branches * 1e3 / options.model_ms
+        print(f"{branches:8d} {fps:8.1f} {ideal:8.1f} {fps / ideal:7.3f} {p50:8.1f} {p99:8.1f}")
+
+
+if __name__ == "__main__":
+    main()
