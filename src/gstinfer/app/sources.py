@@ -101,7 +101,7 @@ def patterns() -> list[str]:
     element = Gst.ElementFactory.make("videotestsrc")
     if element is None:
         raise ConfigError("GStreamer has no element 'videotestsrc'", hint=apt_hint("gstreamer1.0-plugins-base"))
-    values = element.find_property("pattern").enum_class.__enum_values__.values()
+    values = type(element.get_property("pattern")).__enum_values__.values()
     return [value.value_nick for value in values]
 
 
