@@ -118,7 +118,7 @@ def check_packages() -> Iterator[Row]:
     try:
         shared = [f for f in files("pyds") or [] if str(f).endswith(".so")]
         if not shared:
-            summary = distribution("pyds").metadata.get("Summary", "")
+            summary = distribution("pyds").metadata["Summary"] or "no summary"
             detail = f"the package pyds {version('pyds')} ({summary}) is not NVIDIA's; gstinfer needs neither"
             yield warn("pyds", detail, "pip uninstall pyds")
     except PackageNotFoundError:

@@ -58,7 +58,7 @@ def describe(file: Path, folders: Sequence[str]) -> dict[str, Any]:
         return {**base, "error": "templates"}
     if not re.fullmatch(r"[A-Za-z0-9_-]+", name) or not Gst.Element.register(None, f"probe-{name}", rank, cls):
         return {**base, "error": "refused"}
-    return {**base, "long_name": long_name, "gtype": cls.__gtype__.name}
+    return {**base, "long_name": long_name, "gtype": element.__gtype__.name}
 
 
 if __name__ == "__main__":
