@@ -194,7 +194,7 @@ class BatchElement(GstBase.BaseTransform):
         if self.host is not None:
             self.host.close()
             self.host = None
-        self.host = select(incaps, self, **self.host_options())
+        self.host = select(incaps, self, **self.host_options(incaps))
         # In place without passthrough the buffer is always writable; DeepStream forbids the copy that may cost.
         changes = self.writes_pixels or self.writes_results
         self.set_passthrough(self.host.passthrough or not changes)

@@ -9,7 +9,7 @@ from gstinfer.frames import FrameBatch
 from gstinfer.image import FORMATS
 from gstinfer.results import FrameResults
 
-__all__ = ["CAPS", "Host", "HostStream", "caps_of", "read", "select"]
+__all__ = ["CAPS", "Host", "HostStream", "caps_of", "deepstream_installed", "read", "read_frames", "select"]
 
 
 _RANGES = "width=[1,2147483647], height=[1,2147483647], framerate=[0/1,2147483647/1]"
@@ -90,6 +90,32 @@ def select(caps: Any, stream: HostStream, **options: Any) -> Host:
     from gstinfer.hosts.system import SystemHost
 
     return SystemHost(caps, stream, **options)
+
+
+def deepstream_installed() -> bool:
+    """Whether DeepStream's libraries are in their folder or in this process."""
+    from gstinfer.hosts.deepstream.libs import installed
+
+    return installed()
+
+
+def read_frames(buffer: Any) -> list[FrameResults]:
+    """What is known about every frame of a buffer: those of a DeepStream batch in its order, else the one of ``read``.
+
+    Args:
+        buffer: A ``Gst.Buffer``, or a ``Gst.Sample``.
+
+    Returns:
+        Empty where nothing is.
+    """
+    from gstinfer.hosts.deepstream.libs import loaded
+
+    if hasattr(buffer, "get_buffer") or not loaded():
+        found = read(buffer)
+        return [] if found is None else [found]
+    from gstinfer.hosts.deepstream.reader import read_batch
+
+    return read_batch(buffer) or [found for found in (read(buffer),) if found is not None]
 
 
 def read(buffer: Any, caps: Any = None) -> FrameResults | None:

@@ -15,9 +15,11 @@ from gstinfer.elements.compat import GObject, Gst, GstBase
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.inflight import FramesInFlight
 from gstinfer.elements.infer.lateness import Lateness
+from gstinfer.elements.infer.objects import ObjectStage
 from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
+from gstinfer.hosts import deepstream_installed
 from gstinfer.image import Device
 from gstinfer.periodic import Periodic
 from gstinfer.settings import Option
@@ -60,7 +62,8 @@ class PyInfer(BatchElement):
             Device.parse(settings.device)
         elif not _gpu_possible():
             settings.device = "cpu"
-        return InferStage(
+        stage = ObjectStage if settings.process_mode == 2 else InferStage
+        return stage(
             settings,
             {**self.chosen(n for n in self.model_options if n in self.wishes), **parse_arguments(settings.model_args)},
             lambda error: report(self, error, "warning"),
@@ -70,9 +73,21 @@ class PyInfer(BatchElement):
 
     def offered_hosts(self) -> tuple[str, ...]:
         device = self.settings.device if self.settings is not None else self.wishes.get("device", "auto")
-        if device == "cpu":
-            return ("system",)
-        return ("system", "cuda", "deepstream")
+        if device != "cpu":
+            return ("system", "cuda", "deepstream")
+        # Batches in host memory are read by the CPU too; without DeepStream nobody can hand them over.
+        return ("system", "deepstream") if deepstream_installed() else ("system",)
+
+    def host_options(self, caps: Any) -> dict[str, Any]:
+        if not caps.get_features(0).contains("memory:NVMM"):
+            return {}
+        settings: Any = self.settings
+        return {
+            "device": settings.device,
+            "gpu_id": settings.gpu_id,
+            "access": settings.frame_access,
+            "tensor_metas": settings.output_tensor_meta,
+        }
 
     def apply(self, name: str, value: Any) -> None:
         super().apply(name, value)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gstinfer.errors import ConfigError
 from gstinfer.settings import Settings, option
 
-__all__ = ["MODEL_SETTINGS", "InferSettings"]
+__all__ = ["MODEL_SETTINGS", "OBJECT_SETTINGS", "InferSettings", "class_ids"]
 
 
 def _ids(text: Any) -> str:
@@ -17,6 +20,12 @@ def _ids(text: Any) -> str:
         if not part.strip().lstrip("-").isdigit():
             raise ConfigError(f"{text!r} is not a list of class ids", hint="write them as 0;2;3")
     return text
+
+
+def class_ids(text: str) -> NDArray[np.int32]:
+    """The numbers in a checked list of class ids."""
+    parts = text.replace(";", ":").replace(",", ":").split(":")
+    return np.array([int(part) for part in parts if part.strip()], np.int32)
 
 
 class InferSettings(Settings):
@@ -87,6 +96,29 @@ class InferSettings(Settings):
     process_mode = option(int, 1, "1 for whole frames, 2 for objects", minimum=1, maximum=2)
     infer_on_gie_id = option(int, -1, "Objects of this element only; -1 for all (process-mode 2)", minimum=-1)
     infer_on_class_ids = option(str, "", "Objects of these classes only, as 0:2:3 (process-mode 2)", check=_ids)
+    input_object_min_width = option(int, 0, "Least width of an object in pixels (process-mode 2)", minimum=0)
+    input_object_min_height = option(int, 0, "Least height of an object in pixels (process-mode 2)", minimum=0)
+    input_object_max_width = option(
+        int, 0, "Greatest width of an object in pixels; 0 for any (process-mode 2)", minimum=0
+    )
+    input_object_max_height = option(
+        int, 0, "Greatest height of an object in pixels; 0 for any (process-mode 2)", minimum=0
+    )
+    secondary_reinfer_interval = option(
+        int,
+        None,
+        "Frames after which a tracked object is inferred again; -1 for classes on growth alone, objects in every frame "
+        "(process-mode 2)",
+        minimum=0,
+        unset=-1,
+    )
+    classes_per_object = option(
+        int, 1, "Best classes of a classifier that are attached to an object (process-mode 2)", minimum=1
+    )
+    callback = option(
+        str, "", "module:function or file.py:function that sees and may edit the results of each frame"
+    )
+    reload = option(bool, False, "Load the functions of head and callback again when their file changes")
     filter_out_class_ids = option(str, "", "Classes that are left out, as 0;2;3", check=_ids)
     on_late = option(
         str,
@@ -103,6 +135,16 @@ class InferSettings(Settings):
         "Metadata for other elements beside our own: auto, none (carrier), GstAnalytics or regions of interest",
         choices=("auto", "carrier", "analytics", "roi"),
     )
+    gpu_id = option(
+        int, None, "GPU that DeepStream's frames must be on; -1 for the one they are on", minimum=0, unset=-1
+    )
+    frame_access = option(
+        str,
+        "surface",
+        "How DeepStream's batches are reached: NvBufSurface and structs, or NVIDIA's Python bindings (RGB only)",
+        choices=("surface", "pyservicemaker"),
+    )
+    output_tensor_meta = option(bool, False, "Write raw outputs as NvDsInferTensorMeta (DeepStream, head=raw)")
     stream_id = option(str, "", "Name of the stream; empty for the id of its STREAM_START")
     on_error = option(
         str,
@@ -111,6 +153,18 @@ class InferSettings(Settings):
         choices=("stop", "pass", "drop"),
     )
 
+
+OBJECT_SETTINGS = (
+    "infer_on_gie_id",
+    "infer_on_class_ids",
+    "input_object_min_width",
+    "input_object_min_height",
+    "input_object_max_width",
+    "input_object_max_height",
+    "secondary_reinfer_interval",
+    "classes_per_object",
+)
+"""Settings of process-mode 2 alone."""
 
 MODEL_SETTINGS = (
     "confidence_threshold",

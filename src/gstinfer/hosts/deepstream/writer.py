@@ -1,0 +1,165 @@
+"""Writes plans into a batch meta: acquire, fill and append in one go, under the library's own lock.
+
+Nothing here can fail half-way: values were checked and memory was allocated while planning. nvdsosd draws whatever a pool
+has given out, so an object acquired and never appended would be seen.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+from functools import lru_cache
+from typing import Any
+
+from gstinfer.hosts.deepstream import payload
+from gstinfer.hosts.deepstream.abi import (
+    LABEL_SIZE,
+    ClassifierMeta,
+    FrameMeta,
+    LabelInfo,
+    Layout,
+    UserMeta,
+)
+from gstinfer.hosts.deepstream.libs import Libraries, glib
+from gstinfer.hosts.deepstream.plan import Change, FramePlan, NewObjects, Owned, cut
+from gstinfer.hosts.deepstream.reader import BATCH
+from gstinfer.results import Attribute
+
+__all__ = ["MetaWriter"]
+
+_BODY = 40
+"""Where the base meta ends, which is the library's."""
+
+
+@lru_cache(maxsize=64)
+def _facts(model: str, frames: tuple[tuple[int, bool | None, str], ...]) -> bytes:
+    return json.dumps({"model": model, "frames": frames}, ensure_ascii=False).encode()
+
+
+class MetaWriter:
+    """Writes into one generation's structs.
+
+    Args:
+        lib: DeepStream's functions.
+        layout: Of its structs, proved.
+    """
+
+    def __init__(self, lib: Libraries, layout: Layout) -> None:
+        self.lib, self.layout = lib, layout
+        self.batch_type = lib.user_meta_type(BATCH)
+        self.copy, self.release = payload.functions()
+        fields = layout.object.fields
+        assert fields is not None
+        # The base meta and both lists are the library's; what lies between is ours.
+        self._length = layout.classifiers - _BODY
+        self._text_at = fields["text"][1]
+        self._display_head = 40
+        self._classifier_type = glib().intern(b"gstinfer")
+
+    def facts(self, model: str, frames: tuple[tuple[int, bool | None, str], ...], owned: Owned) -> tuple[int, int]:
+        """The batch's own user meta: (type, payload).
+
+        Args:
+            model: Spec of the model that ran.
+            frames: (batch id, whether it was inferred, stream id) of each frame.
+            owned: Keeps the payload.
+        """
+        raw = _facts(model, frames)
+        address = owned.payload(payload.block(8 + len(raw)))
+        C.c_uint64.from_address(address).value = len(raw)
+        C.memmove(address + 8, raw, len(raw))
+        return self.batch_type, address
+
+    def write(self, batch: int, plans: list[FramePlan], users: list[tuple[int, int]], owned: Owned) -> None:
+        """Carries plans out.
+
+        Args:
+            batch: Address of the batch meta.
+            plans: One a frame.
+            users: User metas of the batch.
+            owned: What the plans allocated; the metas have it afterwards.
+        """
+        lib = self.lib
+        # Whatever happens from here on, nothing is freed twice.
+        owned.hand_over()
+        lib.lock(batch)
+        try:
+            for plan in plans:
+                for address in plan.removed:
+                    lib.remove_object(plan.frame, address)
+                for change in plan.changes:
+                    self._change(batch, change)
+                for objects in plan.new:
+                    self._objects(batch, plan.frame, objects)
+                for record in plan.displays:
+                    self._display(batch, plan.frame, record)
+                for kind, data in plan.users:
+                    lib.add_user_to_frame(plan.frame, self._user(batch, kind, data))
+                if plan.inferred:
+                    FrameMeta.from_address(plan.frame).infer_done = 1
+            for kind, data in users:
+                lib.add_user_to_batch(batch, self._user(batch, kind, data))
+        finally:
+            lib.unlock(batch)
+
+    def _objects(self, batch: int, frame: int, objects: NewObjects) -> None:
+        acquire, add, move = self.lib.acquire_object, self.lib.add_object, C.memmove
+        records, length = objects.records, self._length
+        size, start = records.itemsize, records.ctypes.data + _BODY
+        classifiers, users = objects.classifiers, objects.users
+        if not classifiers and not users:
+            for parent in objects.parents:
+                address = acquire(batch)
+                move(address + _BODY, start, length)
+                add(frame, address, parent)
+                start += size
+            return
+        for place, parent in enumerate(objects.parents):
+            address = acquire(batch)
+            move(address + _BODY, start, length)
+            start += size
+            self._attach(batch, address, classifiers.get(place, ()), users.get(place, ()))
+            add(frame, address, parent)
+
+    def _attach(self, batch: int, address: int, classifiers: Any, users: Any) -> None:
+        for words in classifiers:
+            self.lib.add_classifier(address, self._classifier(batch, words))
+        for kind, data in users:
+            self.lib.add_user_to_object(address, self._user(batch, kind, data))
+
+    def _classifier(self, batch: int, words: tuple[Attribute, ...]) -> int:
+        lib = self.lib
+        address: int = lib.acquire_classifier(batch)
+        classifier = ClassifierMeta.from_address(address)
+        classifier.component_id, classifier.classifier_type = words[0].component_id, self._classifier_type
+        for number, word in enumerate(words):
+            label_address = lib.acquire_label(batch)
+            label = LabelInfo.from_address(label_address)
+            raw = word.label.replace("\0", "").encode("utf-8", "replace")
+            label.label_id, label.class_id, label.confidence = number, max(0, word.class_id), word.confidence
+            label.result_label = cut(word.label)
+            if len(raw) >= LABEL_SIZE:
+                label.long_label = glib().strdup(raw)
+            lib.add_label(address, label_address)
+        return address
+
+    def _user(self, batch: int, kind: int, data: int) -> int:
+        address: int = self.lib.acquire_user(batch)
+        user = UserMeta.from_address(address)
+        user.meta_type, user.copy_func, user.release_func, user.data = kind, self.copy, self.release, data
+        return address
+
+    def _display(self, batch: int, frame: int, record: Any) -> None:
+        address = self.lib.acquire_display(batch)
+        raw = record.tobytes()
+        C.memmove(address + self._display_head, raw[self._display_head :], len(raw) - self._display_head)
+        self.lib.add_display(frame, address)
+
+    def _change(self, batch: int, change: Change) -> None:
+        for offset, raw in change.writes:
+            C.memmove(change.address + offset, raw, len(raw))
+        if change.text:
+            place = C.c_uint64.from_address(change.address + self._text_at)
+            glib().free(place.value)
+            place.value = change.text
+        self._attach(batch, change.address, change.classifiers, change.users)
