@@ -98,8 +98,8 @@ class BatchElement(GstBase.BaseTransform):
         """Hosts whose memory the pads accept now."""
         return ("system", "cuda", "deepstream")
 
-    def host_options(self) -> dict[str, Any]:
-        """Options for the host, from properties."""
+    def host_options(self, caps: Any) -> dict[str, Any]:
+        """Options for the host of some fixed caps, from properties."""
         write_meta = getattr(self.settings, "write_meta", None)
         return {} if write_meta is None else {"write_meta": write_meta}
 
