@@ -114,6 +114,7 @@ class Lane:
     def __init__(self, runner: ModelRunner) -> None:
         self.runner = runner
         self.active = False
+        self.width = 1
         self.waiting: deque[tuple[Ticket, int]] = deque()
 
     def submit(self, frames: Sequence[Frame]) -> Ticket:
@@ -246,7 +247,8 @@ class ModelRunner:
 
     def _limit(self) -> int:
         own = self._model.model.max_batch if self._model is not None else None
-        wanted = self.config.batch_size or max(1, len(self._lanes))
+        # A lane whose frames come in batches, as DeepStream's do, counts as that many.
+        wanted = self.config.batch_size or max(1, sum(lane.width for lane in self._lanes))
         # A static batch of 1 is sliced inside the model, so a larger window costs nothing but waiting.
         return wanted if self.config.batch_size or own is None else max(1, min(wanted, own))
 
@@ -256,6 +258,7 @@ class ModelRunner:
             if self._stopping or self._worker is None or lane not in self._lanes:
                 raise Flushed
             lane.active = True
+            lane.width = max(1, len(ticket.frames))
             lane.waiting.extend((ticket, index) for index in range(len(ticket.frames)))
             self._condition.notify_all()
         if not ticket.frames:
