@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from gstinfer.hosts.deepstream.host import DeepStreamHost
-from gstinfer.hosts.deepstream.reader import OBJECT, PARENT, read_batch
+from gstinfer.hosts.deepstream.reader import OBJECT, read_batch
 
-__all__ = ["OBJECT", "PARENT", "DeepStreamHost", "read_batch"]
+__all__ = ["OBJECT", "DeepStreamHost", "read_batch"]

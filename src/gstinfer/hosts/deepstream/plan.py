@@ -19,14 +19,15 @@ from gstinfer.hosts.deepstream import payload
 from gstinfer.hosts.deepstream.abi import LABEL_SIZE, UNTRACKED, Layout
 from gstinfer.hosts.deepstream.display import displays_of
 from gstinfer.hosts.deepstream.libs import glib
-from gstinfer.hosts.deepstream.reader import OBJECT, PARENT, FrameReader
-from gstinfer.results import Attribute, Classifications, Detections, FrameResults, SegmentationMap
+from gstinfer.hosts.deepstream.reader import OBJECT, FrameReader
+from gstinfer.results import Attribute, Classifications, Detections, FrameResults, SegmentationMap, Tensors
 
 __all__ = ["Change", "FramePlan", "NewObjects", "Owned", "Planner", "cut"]
 
 BORDER_WIDTH, FONT_SIZE = 3, 11
 RED, WHITE, BLACK = (1.0, 0.0, 0.0, 1.0), (1.0, 1.0, 1.0, 1.0), (0.0, 0.0, 0.0, 1.0)
 TEXT_ABOVE = 10
+TENSOR_COLUMN = "tensor:"
 MASK_THRESHOLD = 0.5
 
 
@@ -86,7 +87,7 @@ class NewObjects:
 
     Attributes:
         records: ``Layout.object`` records.
-        parents: Address of each one's parent, or 0.
+        parents: Address of each one's parent, 0 for none, or ``-1 - place`` of an earlier one among these.
         classifiers: By row: attributes to attach, by component.
         users: By row: (type, payload).
     """
@@ -275,10 +276,16 @@ class Planner:
 
     @staticmethod
     def _parents(now: Detections, rows: NDArray[np.int64], reader: FrameReader) -> list[int]:
-        column = now.data.get(PARENT)
-        if column is None:
+        if now.parent is None:
             return [0] * len(rows)
-        return [reader.objects.get(int(column[row] or 0), 0) for row in rows]
+        handles, found = now.data.get(OBJECT), []
+        places: dict[int, int] = {}
+        for place, row in enumerate(rows.tolist()):
+            parent = int(now.parent[row])
+            handle = int(handles[parent] or 0) if handles is not None and parent >= 0 else 0
+            found.append(reader.objects.get(handle) or places.get(parent, 0))
+            places[row] = -1 - place
+        return found
 
     def _labels(self, objects: NewObjects, now: Detections, rows: NDArray[np.int64], owned: Owned) -> None:
         records = objects.records
@@ -317,15 +324,26 @@ class Planner:
         """What no struct has room for travels in a payload of the object's own."""
         labels = objects.records["label"]
         names = now.label if now.label is not None else None
-        whole = now.obb is not None or now.keypoints is not None or any(key not in (OBJECT, PARENT) for key in now.data)
+        whole = now.obb is not None or now.keypoints is not None or any(key != OBJECT for key in now.data)
         for place, row in enumerate(rows):
             altered = names is not None and names[row].encode("utf-8", "replace") != labels[place]
             if not (whole or altered):
                 continue
-            extra = extra_of(now, int(row), altered)
-            if extra is not None:
-                address = owned.payload(payload.pack(FrameResults(detections=extra), *size))
-                objects.users[place] = [(self.result_type, address)]
+            users = self._users(extra_of(now, int(row), altered), size, owned)
+            if users:
+                objects.users[place] = users
+
+    def _users(self, extra: Detections | None, size: tuple[int, int], owned: Owned) -> list[tuple[int, int]]:
+        """User metas of one object."""
+        users: list[tuple[int, int]] = []
+        if extra is None:
+            return users
+        if self.tensor_metas:
+            extra, tensors = object_tensors(extra)
+            users += [(payload.TENSORS, owned.payload(payload.tensors(found, self.gpu_id))) for found in tensors]
+        if extra.obb is not None or extra.keypoints is not None or extra.data or extra.label:
+            users.append((self.result_type, owned.payload(payload.pack(FrameResults(detections=extra), *size))))
+        return users
 
     def _whole_frame(self, classes: Classifications, size: tuple[int, int], owned: Owned) -> NewObjects:
         """A full-frame classifier's object, as nvinfer makes it; the payload tells it from a detection."""
@@ -387,10 +405,7 @@ class Planner:
             shown = with_words(shown or label, words)
         if shown is not None:
             change.text = owned.text(shown)
-        extra = _gained(before, old, now, row)
-        if extra is not None:
-            told = payload.pack(FrameResults(detections=extra), *size)
-            change.users.append((self.result_type, owned.payload(told)))
+        change.users += self._users(_gained(before, old, now, row), size, owned)
         return change if change.writes or change.text or change.classifiers or change.users else None
 
     def _text_offsets(self, box: NDArray[np.float32]) -> bytes:
@@ -420,11 +435,22 @@ def extra_of(found: Detections, row: int, label: bool = False) -> Detections | N
     points = found.keypoints[row : row + 1] if found.keypoints is not None else None
     if points is not None and not (points[..., 2] >= 0).any():
         points = None
-    data = {key: [value[row]] for key, value in found.data.items() if key not in (OBJECT, PARENT) and value[row] is not None}
+    data = {key: [value[row]] for key, value in found.data.items() if key != OBJECT and value[row] is not None}
     if obb is None and points is None and not data and not label:
         return None
     names = [found.label[row]] if label and found.label is not None else None
     return Detections(found.xyxy[row : row + 1], label=names, obb=obb, keypoints=points, data=data)
+
+
+def object_tensors(extra: Detections) -> tuple[Detections, list[Tensors]]:
+    """Takes raw outputs, which process-mode=2 puts into columns ``tensor:COMPONENT:NAME``, out of an object's extras."""
+    outputs: dict[int, dict[str, Any]] = {}
+    rest = dict(extra.data)
+    for key in extra.data:
+        if key.startswith(TENSOR_COLUMN):
+            component, _, name = key[len(TENSOR_COLUMN) :].partition(":")
+            outputs.setdefault(int(component), {})[name] = rest.pop(key)[0]
+    return extra.with_columns(data=rest), [Tensors(arrays, component) for component, arrays in outputs.items()]
 
 
 def _gained(before: Detections, old: int, now: Detections, row: int) -> Detections | None:

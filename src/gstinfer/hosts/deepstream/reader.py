@@ -25,13 +25,13 @@ from gstinfer.hosts.deepstream.abi import (
 from gstinfer.hosts.deepstream.libs import Libraries, libraries
 from gstinfer.results import Attribute, Detections, FrameResults, Mask
 
-__all__ = ["BATCH", "OBJECT", "PARENT", "BatchReader", "FrameReader", "read_batch"]
+__all__ = ["BATCH", "OBJECT", "BatchReader", "FrameReader", "read_batch"]
 
 BATCH = b"GSTINFER.BATCH"
 """Descriptor of the batch's user meta: a ``guint64`` length, then JSON: which model, and which frames it saw."""
-OBJECT, PARENT = "ds_object", "ds_parent"
-"""Columns of ``Detections.data``: handles of an object's own meta and of its parent's on the same buffer; 0 or None where
-there is none. No two buffers share a handle, so one that was kept from an earlier buffer names nothing."""
+OBJECT = "ds_object"
+"""Column of ``Detections.data``: handle of the object's meta on this buffer; 0 or None where it has none yet. No two
+buffers share a handle, so one that was kept from an earlier buffer names nothing."""
 
 _serial = itertools.count(1)
 _PER_BUFFER = 1 << 24
@@ -169,7 +169,7 @@ class FrameReader:
                     extras[row] = _joined(extras[row], told.detections)
         if not keep.any():
             return None
-        self.before = self._columns(records, handles, dict(zip(addresses, handles)), extras)
+        self.before = self._columns(records, handles, addresses, extras)
         if not keep.all():
             self.before = self.before[keep]
         return self.before
@@ -178,17 +178,18 @@ class FrameReader:
         self,
         records: NDArray[Any],
         handles: list[int],
-        known: dict[int, int],
+        addresses: list[int],
         extras: list[Detections | None],
     ) -> Detections:
         box, count = records["box"], len(records)
         ids = records["object_id"]
         # An id is unsigned in DeepStream; ours are signed, and negative ones mean untracked.
         tracks = np.where(ids == UNTRACKED, -1, (ids & np.uint64((1 << 63) - 1)).astype(np.int64))
-        data: dict[str, Any] = {
-            OBJECT: np.array(handles, np.int64),
-            PARENT: np.array([known.get(int(p), 0) for p in records["parent"]], np.int64),
-        }
+        data: dict[str, Any] = {OBJECT: np.array(handles, np.int64)}
+        parent = None
+        if records["parent"].any():
+            rows = {address: row for row, address in enumerate(addresses)}
+            parent = np.array([rows.get(p, -1) for p in records["parent"].tolist()], np.int64)
         labels = [_text(raw) or str(c) for raw, c in zip(records["label"], records["class_id"].tolist())]
         obb, keypoints = self._geometry(records, extras)
         for row, extra in enumerate(extras):
@@ -212,7 +213,8 @@ class FrameReader:
             obb,
             keypoints,
             attributes,
-            data,
+            data=data,
+            parent=parent,
         )
         if obb is not None:
             rotated = np.flatnonzero(obb[:, 4])

@@ -107,17 +107,21 @@ class MetaWriter:
         records, length = objects.records, self._length
         size, start = records.itemsize, records.ctypes.data + _BODY
         classifiers, users = objects.classifiers, objects.users
-        if not classifiers and not users:
-            for parent in objects.parents:
+        if not classifiers and not users and not any(objects.parents):
+            for _ in range(len(records)):
                 address = acquire(batch)
                 move(address + _BODY, start, length)
-                add(frame, address, parent)
+                add(frame, address, 0)
                 start += size
             return
+        made: list[int] = []
         for place, parent in enumerate(objects.parents):
             address = acquire(batch)
+            made.append(address)
             move(address + _BODY, start, length)
             start += size
+            if parent < 0:
+                parent = made[-1 - parent]
             self._attach(batch, address, classifiers.get(place, ()), users.get(place, ()))
             add(frame, address, parent)
 
