@@ -21,11 +21,14 @@ def _yolo(name: str) -> Any:
     from ultralytics.nn.tasks import DetectionModel
 
     torch.manual_seed(1)
-    net = DetectionModel(f"{name}.yaml", ch=3, nc=80, verbose=False).eval().fuse(verbose=False)
+    net = DetectionModel(f"{name}.yaml", ch=3, nc=80, verbose=False).eval()
+    net.end2end = True
+    net.fuse(verbose=False)
     for part in net.modules():
         if hasattr(part, "export"):
-            # Exported networks return the detections alone; no format means no backend's own workaround.
-            part.export = True
+            # export: the detections alone. dynamic: anchors are part of each run; kept ones would be freed under the
+            # graphs of other batch sizes.
+            part.export = part.dynamic = True
     net.metadata = {"task": "detect", "imgsz": [640, 640], "names": dict(enumerate(map(str, range(80)))), "end2end": True}
     return net
 

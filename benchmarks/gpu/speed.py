@@ -9,6 +9,8 @@ import argparse
 import os
 import statistics
 import time
+from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from common import Gst, measure, pipeline
 import gstinfer
 from gstinfer.frames import Frame, FrameBatch
 from gstinfer.geometry import ImageTransform
+from gstinfer.hosts.cuda import Plane
 from gstinfer.image import ColorInfo, Device, Image
 from gstinfer.preprocess import Preprocessing, prepare
 
@@ -26,12 +29,14 @@ BEHIND = os.environ.get("BENCH_BEHIND", "! pytrack")
 
 
 def frames_1080p(count: int) -> list[Image]:
-    """Random NV12 frames with a pitch of 2048, each in memory of its own."""
+    """Random NV12 frames with a pitch of 2048, each in memory of its own, as the host opens them."""
     images = []
     for _ in range(count):
         memory = torch.randint(0, 256, (1620, 2048), dtype=torch.uint8, device="cuda")
-        planes = memory[:1080, :1920], memory[1080:, :1920].unflatten(1, (960, 2))
-        images.append(Image("NV12", planes, 1920, 1080, ColorInfo("bt709"), Device("cuda")))
+        hold, first = SimpleNamespace(events=deque(maxlen=1), memory=memory), memory.data_ptr()
+        luma = Plane(hold, first, (1080, 1920), (2048, 1), 0, True)
+        chroma = Plane(hold, first + 1080 * 2048, (540, 960, 2), (2048, 2, 1), 0, True)
+        images.append(Image("NV12", (luma, chroma), 1920, 1080, ColorInfo("bt709"), Device("cuda")))
     return images
 
 

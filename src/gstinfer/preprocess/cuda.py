@@ -27,8 +27,9 @@ __all__ = ["prepare", "to_array", "to_tensor"]
 SLOTS, ROWS = 8, 64
 """Tables in the ring, and rows in each at first."""
 
-BLOCK = 128, 8
-"""Output pixels (x, y) of one Triton program."""
+BLOCK = 128, 1, 4
+"""Output pixels (x, y) of one step of a Triton program, and its steps down."""
+WARPS = 2
 
 C_TYPES = {"float32": "float", "float16": "__half", "uint8": "unsigned char", "int32": "int"}
 
@@ -102,10 +103,10 @@ class TorchBackend:
             stream = self.torch.cuda.current_stream(self.index).cuda_stream
             self.cupy.run(slot.device.data_ptr(), out.data_ptr(), spec, count, strides, stream)
             return
-        grid = (-(-width // 128), -(-height // 8), count)
+        grid = (-(-width // BLOCK[0]), -(-height // (BLOCK[1] * BLOCK[2])), count)
         with self.torch.cuda.device(self.index):
             self.kernel[grid](
-                slot.device, out, width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK, num_warps=4
+                slot.device, out, width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK, num_warps=WARPS
             )
 
     def record(self) -> Any:
@@ -262,12 +263,14 @@ def to_tensor(image: Image, color: str = "rgb") -> Any:
 
     RGB in the order wanted is a view without a copy, valid as long as the frame is; anything else is converted.
     """
-    if image.format.lower() == color:
+    if image.format.lower() == color and image.region is None:
         backend = engine(image.device.index).backend
         if isinstance(backend, TorchBackend):
             return backend.torch.as_tensor(image.planes[0], device=f"cuda:{image.device.index}")
         return backend.cupy.asarray(image.planes[0])  # type: ignore[attr-defined]
     transform = ImageTransform.plan(image.size, image.size, "stretch")
+    if image.region is not None:
+        transform = image.region.placed(transform)
     picture = prepare([image], _whole(image, color), [transform])[0]
     return picture[..., 0] if color == "gray" else picture
 
