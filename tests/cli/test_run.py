@@ -25,7 +25,7 @@ def lines(text: str) -> list[dict]:
 
 def video(path) -> dict[str, object]:
     """Facts of the video in a file, and the PTS of its frames."""
-    from gstinfer.elements.compat import Gst
+    from gstinfer.elements.compat import Gst, structure_of
 
     text = (
         "filesrc name=file ! qtdemux ! h264parse ! video/x-h264,stream-format=byte-stream ! tee name=t "
@@ -37,13 +37,15 @@ def video(path) -> dict[str, object]:
     sink, times, caps = pipeline.get_by_name("sink"), [], None
     while (sample := sink.emit("try-pull-sample", 5 * Gst.SECOND)) is not None:
         times.append(sample.get_buffer().pts)
-        caps = sample.get_caps().get_structure(0)
-    coded = pipeline.get_by_name("coded").get_static_pad("sink").get_current_caps().get_structure(0)
+        caps = sample.get_caps()
+    coded_caps = pipeline.get_by_name("coded").get_static_pad("sink").get_current_caps()
+    coded = structure_of(coded_caps, 0)
     pipeline.set_state(Gst.State.NULL)
     assert caps is not None, f"{path} has no frame"
+    raw = structure_of(caps, 0)
     return {
-        "size": (caps.get_int("width")[1], caps.get_int("height")[1]),
-        "format": caps.get_string("format"),
+        "size": (raw.get_int("width")[1], raw.get_int("height")[1]),
+        "format": raw.get_string("format"),
         "profile": coded.get_string("profile"),
         "frames": len(times),
     }

@@ -25,6 +25,7 @@ BROAD_EXCEPTS = {
     "gstinfer.doctor.probe",  # a plugin file is imported
     "gstinfer.elements.guard",  # every vfunc
     "gstinfer.elements.shim",  # never raises
+    "gstinfer.elements.infer.callback",  # the user's function
     "gstinfer.elements.infer.inflight",  # a thread ends
     "gstinfer.model",  # the user's model
     "gstinfer.models.network",  # a runtime runs

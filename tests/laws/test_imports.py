@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from pathlib import Path
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from sources import imports, modules
+from sources import imports, modules, tree
 
 LAYERS = (
     ("errors",),
     ("image", "geometry", "labels", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
-    ("model", "modelbase", "modelspec", "stage"),
+    ("model", "modelbase", "modelspec", "reload", "stage"),
     ("models", "runner", "trackers", "overlay", "publish"),
     ("swap", "watchdog"),
     ("hosts",),
@@ -29,6 +30,9 @@ LAYERS = (
 
 APART = next(level for level, names in enumerate(LAYERS) if "runner" in names)
 """The layer whose members do not import each other."""
+
+ELEMENT_CORE = ("attach", "callback", "objects", "settings", "stage")
+"""Modules of an element's folder that are free of GStreamer."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
@@ -45,7 +49,7 @@ OURS = sorted(set(modules()) - {"gstinfer"})
 def place(module: str) -> str:
     """The member of ``LAYERS`` that a module belongs to."""
     parts = module.split(".")[1:]
-    if parts[0] == "elements" and len(parts) == 3 and parts[2] in ("stage", "settings"):
+    if parts[0] == "elements" and len(parts) == 3 and parts[2] in ELEMENT_CORE:
         return "elements/stage"
     return parts[0]
 
@@ -103,3 +107,10 @@ def test_no_cycles() -> None:
 
     for module in graph:
         visit(module, ())
+
+
+@pytest.mark.parametrize("module", [m for m in OURS if m not in ("gstinfer.elements.compat", "gstinfer.hosts.video")])
+def test_structures_are_read_through_compat(module: str) -> None:
+    """From GStreamer 1.26 on ``get_structure`` gives a context manager, which works in no other way."""
+    found = [n.lineno for n in ast.walk(tree(module)) if isinstance(n, ast.Attribute) and n.attr == "get_structure"]
+    assert found == []

@@ -9,7 +9,7 @@ from typing import Any
 
 from gstinfer.app.pipeline import link, make
 from gstinfer.app.sources import Source
-from gstinfer.elements.compat import Gst
+from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import ConfigError
 
 __all__ = ["nowhere", "output_paths", "video_file"]
@@ -85,7 +85,8 @@ def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[An
 def _make_even(pad: Any, info: Any, box: Any) -> Any:
     event = info.get_event()
     if event.type == Gst.EventType.CAPS:
-        structure = event.parse_caps().get_structure(0)
+        caps = event.parse_caps()
+        structure = structure_of(caps, 0)
         box.set_property("right", -(structure.get_int("width")[1] & 1))
         box.set_property("bottom", -(structure.get_int("height")[1] & 1))
     return Gst.PadProbeReturn.OK

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 from gstinfer.app.pipeline import apt_hint, link, make
-from gstinfer.elements.compat import GLib, Gst
+from gstinfer.elements.compat import GLib, Gst, structure_of
 from gstinfer.errors import ConfigError, HostError, UnknownNameError
 
 __all__ = ["Facts", "Source", "build", "parse", "parse_all", "patterns", "probe"]
@@ -176,7 +176,8 @@ def _discover(path: str) -> Facts:
         raise HostError("it has no video stream" + (", only audio" if audio else ""))
     video = videos[0]
     if info.get_result() == GstPbutils.DiscovererResult.MISSING_PLUGINS:
-        format = video.get_caps().get_structure(0).get_name() if video.get_caps() else "its format"
+        caps = video.get_caps()
+        format = structure_of(caps, 0).get_name() if caps else "its format"
         raise HostError(f"no decoder for {format} is installed", hint=apt_hint("gstreamer1.0-libav"))
     duration = info.get_duration()
     known = 0 < duration < Gst.CLOCK_TIME_NONE

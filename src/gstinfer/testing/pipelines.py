@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from gstinfer.elements.compat import structure_of
 from gstinfer.results import FrameResults
 
 __all__ = ["Run", "run_pipeline"]
@@ -107,7 +108,7 @@ def run_pipeline(
             elif message.type == Gst.MessageType.WARNING:
                 run.warnings.append(message.parse_warning()[0].message)
             elif message.type == Gst.MessageType.ELEMENT:
-                run.messages.append(message.get_structure().get_name())
+                run.messages.append(structure_of(message).get_name())
             elif message.type == Gst.MessageType.EOS:
                 run.eos = True
         for element in _elements(pipeline):
