@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
 
-__all__ = ["ImageTransform", "clip_boxes", "obb_corners", "obb_hull"]
+__all__ = ["ImageTransform", "Region", "clip_boxes", "obb_corners", "obb_hull"]
 
 Float = NDArray[np.float32]
 AnyFloat = NDArray[np.floating[Any]]
@@ -40,6 +40,38 @@ def obb_hull(obb: Float) -> Float:
     if not len(corners):
         return np.zeros((0, 4), np.float32)
     return np.concatenate([corners.min(1), corners.max(1)], 1)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A rectangle of a frame that is a picture of its own: a crop, of which nothing is copied.
+
+    Attributes:
+        frame_size: (width, height) of the frame.
+        origin: Top left of the rectangle in the frame, before it is turned.
+        size: Its (width, height).
+        angle: Its rotation around its centre, radians, clockwise in image axes.
+    """
+
+    frame_size: tuple[int, int]
+    origin: tuple[float, float]
+    size: tuple[int, int]
+    angle: float = 0.0
+
+    @property
+    def is_slice(self) -> bool:
+        """Whether slicing the frame's planes cuts it out."""
+        return self.transform().is_slice
+
+    def transform(self) -> ImageTransform:
+        """Between pixels of the frame and of this picture: its ``*_to_frame`` methods map what was found here."""
+        return ImageTransform(
+            self.frame_size, self.size, (1.0, 1.0), (0, 0), self.size, self.origin, self.size, self.angle
+        )
+
+    def placed(self, transform: ImageTransform) -> ImageTransform:
+        """A transform of this picture into an input as one of the frame into the same input."""
+        return replace(transform, frame_size=self.frame_size, origin=self.origin, region=self.size, angle=self.angle)
 
 
 @dataclass(frozen=True)

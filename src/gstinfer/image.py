@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from gstinfer.errors import ConfigError
+from gstinfer.geometry import Region
 
 __all__ = ["FORMATS", "ColorInfo", "Device", "Image", "PixelFormat"]
 
@@ -115,6 +116,8 @@ class Image:
         height: Pixels.
         color: Matrix and range; ignored for RGB formats.
         device: Where the planes lie.
+        region: None, or which rectangle of a larger picture this one is; the planes are then the larger picture's, and
+            ``width`` and ``height`` the rectangle's. ``preprocess`` reads such pictures like any other.
     """
 
     format: str
@@ -123,6 +126,7 @@ class Image:
     height: int
     color: ColorInfo = field(default_factory=ColorInfo)
     device: Device = field(default_factory=Device)
+    region: Region | None = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -136,6 +140,21 @@ class Image:
     def size(self) -> tuple[int, int]:
         """(width, height) in pixels."""
         return self.width, self.height
+
+    def crop(self, origin: tuple[float, float], size: tuple[int, int], angle: float = 0.0) -> Image:
+        """A rectangle of this picture as a picture; no pixel is copied.
+
+        Args:
+            origin: Its top left, before it is turned.
+            size: Its (width, height), at least one pixel each.
+            angle: Its rotation around its centre, radians.
+
+        Raises:
+            ConfigError: An empty rectangle, or a crop of a crop.
+        """
+        if self.region is not None or min(size) < 1:
+            raise ConfigError(f"cannot crop {size[0]}x{size[1]} at {origin} out of {self.width}x{self.height}")
+        return replace(self, width=size[0], height=size[1], region=Region(self.size, origin, size, angle))
 
     @classmethod
     def from_array(cls, array: Any, color: str = "rgb") -> Image:

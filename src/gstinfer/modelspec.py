@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import linecache
 import sys
 import zlib
 from dataclasses import dataclass
@@ -105,23 +106,27 @@ class ModelSpec:
             return construct(factory, {"path": self.target, **arguments}, self.text)
         return construct(_attribute(self), arguments, self.text)
 
-    def target_object(self) -> Any:
+    def target_object(self, *, fresh: bool = False, role: str = "model") -> Any:
         """The class, function or object that a ``"python"`` spec names.
+
+        Args:
+            fresh: Whether its file is run again, though it was imported before. On an error the earlier module stays.
+            role: What it is to the user, for messages.
 
         Raises:
             ModelLoadError: It cannot be imported.
         """
-        return _attribute(self)
+        return _attribute(self, fresh, role)
 
 
-def _attribute(spec: ModelSpec) -> Any:
+def _attribute(spec: ModelSpec, fresh: bool = False, role: str = "model") -> Any:
     """The Python object a spec names; the current folder is searched first."""
     path = Path(spec.name)
     try:
         if path.suffix == ".py":
             if not path.is_file():
                 raise ModelLoadError(
-                    f"the model file {spec.name!r} does not exist", hint=f"looked in {Path.cwd()}"
+                    f"the {role} file {spec.name!r} does not exist", hint=f"looked in {Path.cwd()}"
                 )
             module = _load_file(path)
         else:
@@ -129,13 +134,16 @@ def _attribute(spec: ModelSpec) -> Any:
             if sys.path[:1] != [here]:
                 sys.path.insert(0, here)
             module = importlib.import_module(spec.name)
+            file = getattr(module, "__file__", None)
+            if fresh and file:
+                module = _run(spec.name, Path(file))
     except ModelLoadError:
         raise
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if spec.name == missing or spec.name.startswith(missing + "."):
             raise ModelLoadError(
-                f"the model {spec.text!r} needs a module {spec.name!r}, which is not found",
+                f"the {role} {spec.text!r} needs a module {spec.name!r}, which is not found",
                 hint=f"looked in {Path.cwd()} and on Python's path",
             ) from error
         raise ModelLoadError(
@@ -162,15 +170,28 @@ def _load_file(path: Path) -> Any:
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    return _run(name, path)
+
+
+def _run(name: str, path: Path) -> Any:
+    """A module made from what its file holds now; when that fails the earlier one stays.
+
+    The source is compiled here: a cached compilation counts as current when time and size agree to the second and byte.
+    """
     module_spec = importlib.util.spec_from_file_location(name, path)
-    if module_spec is None or module_spec.loader is None:
+    if module_spec is None or path.suffix != ".py":
         raise ModelLoadError(f"{path} cannot be read as Python")
     module = importlib.util.module_from_spec(module_spec)
+    before = sys.modules.get(name)
     sys.modules[name] = module
+    linecache.checkcache(str(path))
     try:
-        module_spec.loader.exec_module(module)
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except BaseException:
-        sys.modules.pop(name, None)
+        if before is None:
+            sys.modules.pop(name, None)
+        else:
+            sys.modules[name] = before
         raise
     return module
 

@@ -134,9 +134,9 @@ class Detections:
         obb: float32 ``[N,5]`` (cx, cy, w, h, angle in radians) or None.
         keypoints: float32 ``[N,K,3]`` (x, y, score) or None; a score below 0 means absent.
         attributes: N tuples of ``Attribute`` or None.
+        data: Further columns of N rows each: arrays or lists.
         parent: int64 ``[N]``, row of the object that this one was found on, -1 where it was found on the whole frame, or
             None where all were. Choosing rows and merging keep it right; the child of a row left out has none.
-        data: Further columns of N rows each: arrays or lists.
     """
 
     xyxy: NDArray[np.float32]
@@ -150,8 +150,8 @@ class Detections:
     obb: NDArray[np.float32] | None = None
     keypoints: NDArray[np.float32] | None = None
     attributes: list[tuple[Attribute, ...]] | None = None
-    parent: NDArray[np.int64] | None = None
     data: dict[str, Any] = field(default_factory=dict)
+    parent: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if self.xyxy is None and self.obb is not None:

@@ -102,9 +102,11 @@ class Ticket:
         if self.pending == 0:
             self._done.release()
 
-    def _fail(self, error: BaseException) -> None:
-        if self.pending > 0:
-            self.error, self.pending = error, 0
+    def _fail(self, error: BaseException, count: int = 1) -> None:
+        """Some frames will have no result; the ticket is done when none is on its way."""
+        self.error = self.error or error
+        self.pending -= count
+        if self.pending == 0:
             self._done.release()
 
 
@@ -286,6 +288,14 @@ class ModelRunner:
         while lane.waiting:
             lane.waiting.popleft()[0]._fail(Flushed())
 
+    def _drop_rest(self, ticket: Ticket, error: BaseException) -> None:
+        """Drops the frames of a failed ticket that still wait."""
+        waiting = ticket.lane.waiting
+        rest = [place for place in waiting if place[0] is ticket]
+        if rest:
+            ticket.lane.waiting = deque(place for place in waiting if place[0] is not ticket)
+            ticket._fail(error, len(rest))
+
     def _due(self) -> float | None:
         """Seconds until the open batch closes; None while nothing waits."""
         waiting = [lane for lane in self._lanes if lane.waiting]
@@ -363,14 +373,16 @@ class ModelRunner:
         self.seconds["model"] += time.monotonic() - batch.began
         self._free_at = time.monotonic()
         self._slots.release()
-        if batch.error is not None:
-            failure = _as_model_error(batch.error)
-            for ticket, _ in batch.places:
-                ticket._fail(failure)
-        else:
-            for (ticket, index), result in zip(batch.places, results):
-                ticket._deliver(index, result)
         with self._condition:
+            # Under the lock, as a flush counts down the same tickets.
+            if batch.error is not None:
+                failure = _as_model_error(batch.error)
+                for ticket, _ in batch.places:
+                    ticket._fail(failure)
+                    self._drop_rest(ticket, failure)
+            else:
+                for (ticket, index), result in zip(batch.places, results):
+                    ticket._deliver(index, result)
             self._in_flight.remove(batch)
             self._condition.notify_all()
 

@@ -104,7 +104,7 @@ def prepare(
     Args:
         images: Pictures of any size and format, all on one device.
         spec: The input wanted.
-        transforms: One per picture where a rectangle of it is wanted (crops); whole pictures when None.
+        transforms: One per picture, planned on its own size; made here when None.
         out: Array of at least ``len(images)`` rows to write into, or None for a new one.
 
     Returns:
@@ -113,10 +113,14 @@ def prepare(
     """
     if transforms is None:
         transforms = [ImageTransform.plan(image.size, spec.size, spec.resize) for image in images]
+    placed = [
+        transform if image.region is None else image.region.placed(transform)
+        for image, transform in zip(images, transforms)
+    ]
     if images and images[0].device.is_cuda:
         from gstinfer.preprocess import cuda
 
-        return cuda.prepare(images, spec, transforms, out), list(transforms)
+        return cuda.prepare(images, spec, placed, out), list(transforms)
     from gstinfer.preprocess import cpu
 
-    return cpu.prepare(images, spec, transforms, out), list(transforms)
+    return cpu.prepare(images, spec, placed, out), list(transforms)

@@ -65,7 +65,12 @@ def to_array(image: Image, color: str = "rgb") -> Pixels:
     """
     if color not in ("rgb", "bgr", "gray"):
         raise ConfigError(f"color={color!r} is not known", hint="use rgb, bgr or gray")
-    return _convert(image, color, (0, 0, image.width, image.height))
+    if image.region is None:
+        return _convert(image, color, (0, 0, image.width, image.height))
+    if not image.region.is_slice:
+        return _warped(image, color, image.region.transform())
+    (x, y), (width, height) = image.region.origin, image.size
+    return _convert(image, color, (int(x), int(y), int(x) + width, int(y) + height))
 
 
 def _convert(image: Image, color: str, box: tuple[int, int, int, int]) -> Pixels:
@@ -150,7 +155,7 @@ def _picture(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pi
 
     width, height = transform.content
     if not transform.is_slice:
-        return _warped(image, spec, transform)
+        return _warped(image, spec.color, transform)
     x, y = map(int, transform.origin)
     w, h = map(int, transform.region)
     box = (x, y, x + w, y + h)
@@ -184,7 +189,7 @@ def _resized(pixels: Pixels, size: tuple[int, int], use: str) -> Pixels:
     return cv2.resize(pixels, size, dst=target, interpolation=cv2.INTER_LINEAR)
 
 
-def _warped(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pixels:
+def _warped(image: Image, color: str, transform: ImageTransform) -> Pixels:
     """A rotated rectangle, or one off the pixel grid or over the frame's edge: sampled from the frame."""
     import cv2
 
@@ -194,10 +199,11 @@ def _warped(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pix
     corners = np.array([[left, top], [edge, top], [edge, bottom], [left, bottom]], np.float64)
     x, y = transform.points_to_frame(corners).T
     # The hull and one pixel around it, at least one pixel of the frame.
-    x1, y1 = (int(np.clip(math.floor(v.min()) - 1, 0, n - 1)) for v, n in ((x, image.width), (y, image.height)))
-    x2 = int(np.clip(math.ceil(x.max()) + 1, x1 + 1, image.width))
-    y2 = int(np.clip(math.ceil(y.max()) + 1, y1 + 1, image.height))
-    pixels = _convert(image, spec.color, (x1, y1, x2, y2))
+    (frame_w, frame_h) = transform.frame_size
+    x1, y1 = (int(np.clip(math.floor(v.min()) - 1, 0, n - 1)) for v, n in ((x, frame_w), (y, frame_h)))
+    x2 = int(np.clip(math.ceil(x.max()) + 1, x1 + 1, frame_w))
+    y2 = int(np.clip(math.ceil(y.max()) + 1, y1 + 1, frame_h))
+    pixels = _convert(image, color, (x1, y1, x2, y2))
     corner = np.array([x[0], y[0]], np.float64) - (x1, y1)
     right = np.array([x[1] - x[0], y[1] - y[0]], np.float64) / width
     down = np.array([x[3] - x[0], y[3] - y[0]], np.float64) / height

@@ -105,6 +105,10 @@ def _objects(found: Detections, width: int, height: int) -> list[dict[str, Any]]
         for item, mask in zip(objects, found.mask):
             if mask.bitmap.size:
                 item["mask"] = mask.rle(width, height)
+    if found.parent is not None:
+        for item, parent in zip(objects, found.parent.tolist()):
+            if parent >= 0:
+                item["parent"] = parent
     if found.attributes is not None:
         for item, attributes in zip(objects, found.attributes):
             if attributes:

@@ -79,6 +79,7 @@ def detections(draw):
         obb=maybe(lambda: column(np.float32, 5)),
         keypoints=maybe(lambda: column(np.float32, draw(st.integers(0, 3)), 3)),
         attributes=maybe(lambda: rows(attributes)),
+        parent=maybe(lambda: column(np.int64, of=st.integers(-1, max(-1, n - 1)))),
         data=draw(st.dictionaries(words, arrays | st.lists(jsons, min_size=n, max_size=n), max_size=2)),
     )
 
@@ -144,7 +145,7 @@ def test_every_field_is_carried():
         False,
         Detections(
             one((1, 4)), one(1) / 2, one(1), one(1) * 5, ["a"], one(1) * 3, [Mask(1, 2, one((2, 3), bool))],
-            one((1, 5)), one((1, 2, 3)), [(Attribute("b", 1, 0.5, 2),)], {"x": one(1), "y": [{"z": one(2)}]},
+            one((1, 5)), one((1, 2, 3)), [(Attribute("b", 1, 0.5, 2),)], {"x": one(1), "y": [{"z": one(2)}]}, one(1) * 0,
         ),
         [Classifications([4], [0.5], ["c"], 6)],
         SegmentationMap(one((2, 2)), ["d"], one((2, 2), np.float32), 7),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gstinfer.elements.infer.settings import MODEL_SETTINGS, InferSettings
+from gstinfer.elements.infer.callback import Callback
+from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids
 from gstinfer.errors import ConfigError, ModelError
 from gstinfer.frames import DropFrame, FrameBatch
 from gstinfer.image import Device
@@ -65,11 +66,6 @@ def build_model(settings: InferSettings, arguments: Mapping[str, Any]) -> Loaded
     return LoadedModel(model, spec.text, labels=labels, confidence=confidence)
 
 
-def _class_ids(text: str) -> np.ndarray[Any, Any]:
-    parts = text.replace(";", ":").replace(",", ":").split(":")
-    return np.array([int(part) for part in parts if part.strip()], np.int32)
-
-
 class Pending:
     """A batch on its way; ``ticket`` is None where nothing is awaited."""
 
@@ -93,12 +89,11 @@ class Pending:
         Raises:
             Flushed, ModelError, DropFrame: As the settings say.
         """
-        if self.ticket is not None:
-            self.stage._finish(self.batch, self.ticket)
+        self.stage._finish(self)
 
 
 class InferStage:
-    """Runs a model on whole frames.
+    """Runs a model on whole frames; ``ObjectStage`` beside it on objects.
 
     Args:
         settings: Checked properties.
@@ -107,6 +102,9 @@ class InferStage:
         late: Whether the turn of a frame with this PTS has passed.
         updated: Called on the swap's worker with a spec and None, or the error that kept the old model.
     """
+
+    default_batch = 0
+    """What ``batch-size`` 0 means to the runner."""
 
     def __init__(
         self,
@@ -126,20 +124,20 @@ class InferStage:
         self._swap: ModelSwap | None = None
         self._watching: Watch | None = None
         self._watchdog: Watchdog | None = None
-        self._excluded = _class_ids(settings.filter_out_class_ids)
+        self.callback = Callback(settings.callback) if settings.callback else None
+        self._excluded = class_ids(settings.filter_out_class_ids)
         self._refuse()
 
     def _refuse(self) -> None:
-        settings = self.settings
-        if settings.process_mode == 2:
-            raise ConfigError("process-mode=2 (inference on objects) is not there yet", hint="use process-mode=1")
-        for name in ("infer_on_gie_id", "infer_on_class_ids"):
-            if getattr(settings, name) not in (-1, ""):
-                raise ConfigError(f"{name.replace('_', '-')} chooses objects, which needs process-mode=2")
+        for name in OBJECT_SETTINGS:
+            if getattr(self.settings, name) != InferSettings.options()[name].default:
+                raise ConfigError(f"{name.replace('_', '-')} speaks of objects, which needs process-mode=2")
 
     def start(self) -> None:
         """Loads the model, unless the device waits for the caps (``device=auto`` where a GPU may be)."""
         ModelSpec.parse(self.settings.model)
+        if self.callback is not None:
+            self.callback.load()
         if self.settings.device != "auto":
             self.open(Device.parse(self.settings.device))
 
@@ -155,7 +153,7 @@ class InferStage:
         config = RunnerConfig(
             settings.model,
             device,
-            settings.batch_size,
+            settings.batch_size or self.default_batch,
             settings.batch_timeout / 1e6,
             settings.scheduling,
             arguments="; ".join(filter(None, (arguments, chosen))),
@@ -183,33 +181,61 @@ class InferStage:
             Flushed: The lane was flushed.
             DropFrame: A late frame is to be dropped.
         """
+        if self._skips(batch):
+            self._pass(batch)
+            return Pending(self, batch, None)
+        assert self.lane is not None
+        return Pending(self, batch, self.lane.submit(batch.frames))
+
+    def _skips(self, batch: FrameBatch) -> bool:
+        """Whether nothing is inferred on a batch; counted. Opens the model where that waited for the first frame.
+
+        Raises:
+            DropFrame: A late frame is to be dropped.
+        """
         if self.lane is None:
             self.open(batch.device)
-        assert self.lane is not None
         self._batches += 1
+        reason = ""
         if self.settings.interval and (self._batches - 1) % (self.settings.interval + 1):
-            return self._skipped(batch, "skipped")
-        if self.settings.on_late != "wait" and len(batch) and self.late(batch[0].pts):
+            reason = "skipped"
+        elif self.settings.on_late != "wait" and len(batch) and self.late(batch[0].pts):
             if self.settings.on_late == "drop":
                 self.counts["late-dropped"] += len(batch)
                 raise DropFrame
-            return self._skipped(batch, "late-skipped")
-        return Pending(self, batch, self.lane.submit(batch.frames))
+            reason = "late-skipped"
+        if reason:
+            self.counts[reason] += len(batch)
+        return bool(reason)
 
-    def _skipped(self, batch: FrameBatch, reason: str) -> Pending:
-        self.counts[reason] += len(batch)
-        self._pass(batch)
-        return Pending(self, batch, None)
-
-    def _finish(self, batch: FrameBatch, ticket: Ticket) -> None:
+    def _finish(self, pending: Pending) -> None:
+        batch, ticket = pending.batch, pending.ticket
+        before = [frame.results for frame in batch] if self.callback is not None else None
         try:
-            results = ticket.result()
+            if ticket is not None:
+                self._deliver(pending, ticket.result(), ticket.model)
+            self._complete(pending)
+            if self.callback is not None:
+                for frame in batch:
+                    self.callback(frame)
         except ModelError as error:
+            if before is not None:
+                for frame, results in zip(batch, before):
+                    frame.results = results
+            self._abandon(pending)
             self._failed(batch, error)
-            return
-        for frame, result in zip(batch, results):
-            frame.results = self._annotated(frame.results, frame.stream_id, result, ticket.model)
-        self.counts["inferred"] += len(batch)
+
+    def _deliver(self, pending: Pending, results: Sequence[tuple[Result, ...]], model: str) -> None:
+        """Takes what the model said about what was submitted."""
+        for frame, result in zip(pending.batch, results):
+            frame.results = self._annotated(frame.results, frame.stream_id, result, model)
+        self.counts["inferred"] += len(pending.batch)
+
+    def _complete(self, pending: Pending) -> None:
+        """Frames get what is theirs, also where nothing was submitted."""
+
+    def _abandon(self, pending: Pending) -> None:
+        """A batch failed."""
 
     def _failed(self, batch: FrameBatch, error: ModelError) -> None:
         policy = self.settings.on_error
@@ -246,7 +272,7 @@ class InferStage:
         if isinstance(result, Detections):
             if self._excluded.size:
                 result = result[~np.isin(result.class_id, self._excluded)]
-            return replace(result, component_id=np.full(len(result), own, np.int32))
+            return result.with_columns(component_id=np.full(len(result), own, np.int32))
         if isinstance(result, (Classifications, SegmentationMap, Text, Tensors)):
             return replace(result, component_id=own)
         return result

@@ -117,7 +117,7 @@ def _detections(d: Detections, arrays: _Arrays) -> dict[str, Any]:
     out: dict[str, Any] = {
         name: arrays.put(getattr(d, name)) for name in ("xyxy", "confidence", "class_id", "component_id")
     }
-    for name in ("tracker_id", "obb", "keypoints"):
+    for name in ("tracker_id", "obb", "keypoints", "parent"):
         column = getattr(d, name)
         if column is not None:
             out[name] = arrays.put(column)
@@ -197,7 +197,7 @@ def decode(raw: bytes) -> tuple[FrameResults, tuple[int, int], float]:
 def _read_detections(header: dict[str, Any], get: Any) -> Detections:
     columns: dict[str, Any] = {
         name: get(header[name])
-        for name in ("xyxy", "confidence", "class_id", "component_id", "tracker_id", "obb", "keypoints")
+        for name in ("xyxy", "confidence", "class_id", "component_id", "tracker_id", "obb", "keypoints", "parent")
         if name in header
     }
     if "mask" in header:

@@ -1,0 +1,187 @@
+"""Crops of objects, and what was found on them put onto the objects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gstinfer.errors import ResultError
+from gstinfer.frames import Frame
+from gstinfer.geometry import ImageTransform, clip_boxes, obb_hull
+from gstinfer.results import Attribute, Classifications, Detections, Mask, Result, SegmentationMap, Tensors, Text
+
+__all__ = ["Crop", "attach", "to_frame"]
+
+LEAST = 2
+"""Pixels that a side of a crop has at least."""
+
+
+@dataclass(eq=False)
+class Crop:
+    """One object of one frame as a picture.
+
+    Attributes:
+        number: Which frame of the batch.
+        row: Which object of the frame.
+        frame: The crop as a frame; its picture is a region of the frame's.
+        sides: (width, height) of the object's box, of a rotated one along its own axes.
+        key: Stream and tracker id, or None where it is not tracked.
+        result: What the model said, in pixels of the crop, or None while it has not.
+    """
+
+    number: int
+    row: int
+    frame: Frame
+    sides: tuple[float, float]
+    key: tuple[str, int] | None = None
+    result: tuple[Result, ...] | None = None
+
+    @classmethod
+    def of(cls, number: int, row: int, frame: Frame, found: Detections) -> Crop | None:
+        """The crop of one object; None where less than two pixels a side are left of it.
+
+        An upright box is clipped to the frame and brought to whole pixels; where the frame has half as many chroma samples,
+        to even ones inside of the box, as nvinfer does. A rotated box is cut out along its own axes.
+        """
+        image, angle = frame.image, 0.0
+        if found.obb is not None:
+            cx, cy, width, height, angle = found.obb[row].tolist()
+            angle = math.remainder(angle, math.tau)
+        if abs(angle) > 1e-4:
+            sides = width, height
+            size = round(width), round(height)
+            origin: tuple[float, float] = (cx - size[0] / 2, cy - size[1] / 2)
+        else:
+            angle = 0.0
+            x1, y1, x2, y2 = clip_boxes(found.xyxy[row : row + 1], image.width, image.height)[0].tolist()
+            sides = x2 - x1, y2 - y1
+            step = 2 if image.layout.is_yuv else 1
+            left, top = (math.ceil(_near(v) / step) * step for v in (x1, y1))
+            # The last column and row of an odd frame have chroma of their own.
+            right = image.width if x2 >= image.width else math.floor(_near(x2) / step) * step
+            bottom = image.height if y2 >= image.height else math.floor(_near(y2) / step) * step
+            origin, size = (left, top), (right - left, bottom - top)
+        if min(size) < LEAST:
+            return None
+        picture = Frame(
+            image.crop(origin, size, angle), frame.stream_id, frame.pts, frame.sequence, frame.time, source=frame.source
+        )
+        return cls(number, row, picture, sides)
+
+    def close(self) -> None:
+        """Lets go of the frame's pixels."""
+        self.frame.image.planes = ()
+
+    def attributes(self, best: int) -> tuple[Attribute, ...]:
+        """What was said about the object itself: the best classes of each answer, and texts.
+
+        Raises:
+            ResultError: A kind of result that an object cannot carry.
+        """
+        said: list[Attribute] = []
+        for part in self.result or ():
+            if isinstance(part, Classifications):
+                said += part.attributes()[:best]
+            elif isinstance(part, Text):
+                said.append(Attribute(part.text, 0, 1.0, part.component_id))
+            elif isinstance(part, SegmentationMap):
+                raise ResultError(
+                    "a segmentation map of an object cannot be carried",
+                    hint="use process-mode=1, or a model that gives instance masks (Detections.mask)",
+                )
+        return tuple(said)
+
+
+def _near(value: float) -> float:
+    """Brings what differs from a whole number by rounding alone back to it."""
+    return float(round(value)) if abs(value - round(value)) < 1e-3 else value
+
+
+def attach(
+    found: Detections, words: Mapping[int, tuple[Attribute, ...]], crops: Sequence[Crop], component_id: int
+) -> Detections:
+    """A frame's objects with what was found on them.
+
+    Args:
+        found: The frame's objects; not changed.
+        words: New attributes by row; they replace older ones of the same element.
+        crops: Those of this frame that have results.
+        component_id: unique-id of the element.
+    """
+    attributes, data = found.attributes, dict(found.data)
+    if words:
+        attributes = list(attributes) if attributes is not None else [()] * len(found)
+        for row, said in words.items():
+            kept = tuple(word for word in attributes[row] if word.component_id != component_id)
+            attributes[row] = (*kept, *said)
+    for crop in crops:
+        for part in crop.result or ():
+            if isinstance(part, Tensors):
+                for name, array in part.outputs.items():
+                    column = data.setdefault(f"tensor:{component_id}:{name}", [None] * len(found))
+                    column[crop.row] = array
+    found = found.with_columns(attributes=attributes, data=data)
+    children, rows = [], []
+    for crop in crops:
+        for part in crop.result or ():
+            if isinstance(part, Detections) and len(part):
+                region = crop.frame.image.region
+                assert region is not None
+                children.append(to_frame(part, region.transform()))
+                rows += [crop.row] * len(part)
+    if not children:
+        return found
+    parent = np.full(len(found), -1, np.int64) if found.parent is None else found.parent
+    merged = Detections.merge([found, *children])
+    return merged.with_columns(parent=np.concatenate([parent, np.array(rows, np.int64)]))
+
+
+def to_frame(found: Detections, transform: ImageTransform) -> Detections:
+    """Objects in pixels of a crop as objects in pixels of its frame, boxes clipped to the frame.
+
+    In a turned crop boxes become rotated ones.
+
+    Args:
+        found: In pixels of the crop.
+        transform: ``Region.transform()`` of the crop.
+    """
+    obb = found.obb
+    if obb is None and transform.angle:
+        size = found.xyxy[:, 2:] - found.xyxy[:, :2]
+        obb = np.concatenate([found.xyxy[:, :2] + size / 2, size, np.zeros((len(found), 1), np.float32)], 1)
+    if obb is not None:
+        obb = transform.obb_to_frame(obb)
+    width, height = transform.frame_size
+    columns: dict[str, Any] = {
+        "xyxy": clip_boxes(obb_hull(obb) if obb is not None else transform.boxes_to_frame(found.xyxy), width, height),
+        "obb": obb,
+    }
+    if found.keypoints is not None:
+        columns["keypoints"] = transform.keypoints_to_frame(found.keypoints)
+    if found.mask is not None:
+        columns["mask"] = [_mask(mask, transform) for mask in found.mask]
+    return found.with_columns(**columns)
+
+
+def _mask(mask: Mask, transform: ImageTransform) -> Mask:
+    """A bitmap in pixels of the crop as one of the frame; a turned one by nearest neighbour."""
+    height, width = mask.bitmap.shape
+    if not transform.angle:
+        return Mask(mask.x + int(transform.origin[0]), mask.y + int(transform.origin[1]), mask.bitmap)
+    if not mask.bitmap.size:
+        return mask
+    place = np.array([mask.x, mask.y])
+    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32) + place
+    placed = transform.points_to_frame(corners)
+    (x1, y1), (x2, y2) = np.floor(placed.min(0)).astype(int), np.ceil(placed.max(0)).astype(int)
+    xs, ys = np.meshgrid(np.arange(x1, x2) + 0.5, np.arange(y1, y2) + 0.5)
+    inside = np.floor(transform.points_to_input(np.stack([xs, ys], -1))).astype(int) - place
+    columns, rows = inside[..., 0], inside[..., 1]
+    good = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)
+    bitmap = np.zeros(good.shape, bool)
+    bitmap[good] = mask.bitmap[rows[good], columns[good]]
+    return Mask(int(x1), int(y1), bitmap)
