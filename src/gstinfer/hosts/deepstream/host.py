@@ -27,6 +27,9 @@ _NO_TIME = (1 << 64) - 1
 class DeepStreamHost:
     """Opens batches that nvstreammux, old or new, made.
 
+    Attributes:
+        sources: Streams that were seen so far.
+
     Args:
         caps: Fixed ``Gst.Caps`` with the ``memory:NVMM`` feature.
         stream: Facts about the pad's stream.
@@ -61,6 +64,7 @@ class DeepStreamHost:
         self.lib, self.layout = libraries(), abi.layout()
         self.writer = MetaWriter(self.lib, self.layout)
         self.tensor_metas = tensor_metas
+        self.sources: set[str] = set()
         self._planner: Planner | None = None
 
     def open(self, buffer: Any, *, write: bool = False) -> _Opened:
@@ -109,10 +113,12 @@ class _Opened:
     def _frame(self, reader: FrameReader) -> BufferFrame:
         meta, stream = reader.meta, self.host.stream
         assert self.surface is not None
+        stream_id = str(meta.source_id)
+        self.host.sources.add(stream_id)
         return BufferFrame(
             self.surface.image(meta.batch_id),
             reader.results,
-            stream_id=str(meta.source_id),
+            stream_id=stream_id,
             pts=None if meta.buf_pts == _NO_TIME else int(meta.buf_pts),
             sequence=int(meta.frame_num),
             time=int(meta.ntp_timestamp) or None,

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs pipelines with pyinfer on the stand-in, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+GOLDEN = HERE.parent / "golden" / "deepstream"
+
+SCRIPT = """
+import json, sys
+import gi
+gi.require_version("Gst", "1.0")
+from gi.repository import Gst
+import gstinfer
+from gstinfer.testing import run_pipeline
+frames = []
+def prepare(pipeline):
+    {prepare}
+def each(pipeline, number):
+    pass
+run = run_pipeline(sys.argv[1], prepare=prepare, timeout=60)
+told = dict(eos=run.eos, error=run.error, warnings=run.warnings, messages=run.messages, stats=run.stats, pts=run.pts)
+sys.stdout.flush()
+print("TOLD " + json.dumps(told | dict(frames=frames), default=str), file=sys.stderr)
+"""
+
+READ = """
+    def probe(pad, info):
+        frames.append([describe(f) for f in gstinfer.read_frames(info.get_buffer())])
+        return Gst.PadProbeReturn.OK
+    pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+"""
+
+
+@dataclass
+class Told:
+    """What a run gave: the stand-in's ``run``, and what Python saw."""
+
+    run: Any
+    error: str | None
+    warnings: list[str]
+    stats: dict[str, Any]
+    frames: list[Any]
+    eos: bool
+    messages: list[str]
+
+    def dumps(self) -> list[dict[str, Any]]:
+        return self.run.kind("dump")
+
+    def first(self) -> dict[str, Any]:
+        """The first frame of the first batch."""
+        return self.dumps()[0]["batch"]["frames"][0]
+
+
+def source(n: int = 2, form: str = "NV12", w: int = 160, h: int = 120, pad: int = 0, pattern: str = "red") -> str:
+    return (
+        f"videotestsrc num-buffers={n} pattern={pattern} ! video/x-raw,format={form},width={w},height={h},framerate=25/1 "
+        f"! m.sink_{pad} "
+    )
+
+
+def run(standin, pipeline: str, *, prepare: str = "pass", read: str = "", timeout: float = 90, **env: str) -> Told:
+    """Runs a pipeline; its sink is called ``sink``.
+
+    Args:
+        standin: The built stand-in.
+        pipeline: Launch description.
+        prepare: Python lines that see ``pipeline`` before it starts.
+        read: Python expression of ``f``, a FrameResults, collected for each frame at the sink.
+        timeout: Seconds.
+        **env: Environment.
+    """
+    script = SCRIPT.replace("{prepare}", prepare + (READ if read else ""))
+    if read:
+        script = script.replace("frames = []", f"import numpy as np\nframes = []\ndescribe = lambda f: {read}", 1)
+    environment = {"PYTHONPATH": str(HERE), "NVDS_STANDIN_POISON": "1", **env}
+    ran = standin.run([sys.executable, "-c", script, pipeline], timeout, **environment)
+    line = next((x for x in ran.stderr.splitlines() if x.startswith("TOLD ")), None)
+    assert line is not None, f"exit code {ran.code}: {ran.stderr}"
+    told = json.loads(line[5:])
+    return Told(
+        ran, told["error"], told["warnings"], told["stats"], told["frames"], told["eos"], told["messages"]
+    )
+
+
+def balanced(told: Told) -> None:
+    """Everything acquired was appended and given back, under the lock, and every payload released."""
+    counters = told.run.counters
+    assert counters["acquired"] == counters["appended"] == counters["released"]
+    for name in ("acquired_unlocked", "double_append", "foreign", "never_appended"):
+        assert not any(counters[name].values()), name
+    for name in ("unlock_by_other", "destroyed_locked"):
+        assert counters[name] == 0
+    assert counters["batch_created"] == counters["batch_destroyed"]
+    assert counters["locked"] == counters["unlocked"]
+
+
+def golden(name: str, found: Any) -> None:
+    """Compares with a stored dump; GSTINFER_UPDATE_GOLDEN=1 stores it."""
+    path, text = GOLDEN / f"{name}.json", json.dumps(found, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    if os.environ.get("GSTINFER_UPDATE_GOLDEN"):
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"no golden dump {path.name}: set GSTINFER_UPDATE_GOLDEN=1 once"
+    assert json.loads(path.read_text(encoding="utf-8")) == json.loads(text)
