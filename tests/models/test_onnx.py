@@ -10,7 +10,8 @@ from onnx_networks import METADATA, oracle, sized
 from gstinfer import ConfigError, MissingDependencyError, ModelLoadError, as_model
 from gstinfer.image import Device
 from gstinfer.models import onnx as module
-from gstinfer.models.onnx import OnnxRuntime, cores, onnx_model
+from gstinfer.models.files import cores
+from gstinfer.models.onnx import OnnxRuntime, onnx_model
 
 
 def test_info_and_run(tmp_path):
@@ -125,9 +126,9 @@ def test_threads_reach_the_runtime(tmp_path, monkeypatch):
     seen = []
 
     class Seen(OnnxRuntime):
-        def __init__(self, path, device, threads):
+        def __init__(self, path, device, threads, provider):
             seen.append(threads)
-            super().__init__(path, device, threads)
+            super().__init__(path, device, threads, provider)
 
     monkeypatch.setattr(module, "OnnxRuntime", Seen)
     as_model(str(oracle(tmp_path / "o.onnx")), threads=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +12,11 @@ import numpy as np
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.image import Device
+from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
+from gstinfer.settings import option
 
-__all__ = ["OnnxRuntime", "onnx_model"]
+__all__ = ["PROVIDERS", "OnnxModel", "OnnxRuntime", "onnx_model"]
 
 TYPES = {
     "tensor(float)": "float32",
@@ -28,6 +29,17 @@ TYPES = {
     "tensor(bool)": "bool",
 }
 
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+}
+"""Value of the ``provider`` option -> ONNX Runtime's own name."""
+
+PACKAGES = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "openvino": "onnxruntime-openvino"}
+"""Provider -> package that brings it in place of onnxruntime."""
+
 
 class OnnxRuntime:
     """An ``.onnx`` file opened by ONNX Runtime.
@@ -36,24 +48,28 @@ class OnnxRuntime:
         path: The file.
         device: Where to run; a CUDA device is never replaced by the CPU.
         threads: Threads of one run on the CPU, 0 for one per core this process may use.
+        provider: A key of ``PROVIDERS``; auto is cuda on a CUDA device and cpu elsewhere. What a provider has no kernel
+            for runs on the CPU, node by node; that is ONNX Runtime's own design.
 
     Raises:
         MissingDependencyError: onnxruntime is not installed.
-        ConfigError: A CUDA device, and this onnxruntime has no CUDA.
+        ConfigError: This onnxruntime lacks the provider, or it does not fit the device.
         ModelLoadError: The file is missing, empty, broken or no ONNX model.
     """
 
-    def __init__(self, path: str | Path, device: Device | None = None, threads: int = 0) -> None:
+    def __init__(
+        self, path: str | Path, device: Device | None = None, threads: int = 0, provider: str = "auto"
+    ) -> None:
         self.path, self.device = Path(path), device or Device()
         ort = _onnxruntime()
-        providers = _providers(ort, self.device)
+        providers = _providers(ort, self.device, provider)
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads or cores()
         options.inter_op_num_threads = 1
         # Threads that spin between their tasks would take the cores from decoding and drawing beside us.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
-        _check_file(self.path)
+        check_file(self.path, "an ONNX model")
         try:
             self._session = ort.InferenceSession(str(self.path), options, providers=providers)
         except Exception as error:
@@ -62,11 +78,12 @@ class OnnxRuntime:
                 hint="check the file, with onnx.checker.check_model for one, or export it again",
             ) from error
         self._session.disable_fallback()
-        if self.device.is_cuda and "CUDAExecutionProvider" not in self._session.get_providers():
+        wanted = providers[0][0]
+        if wanted not in self._session.get_providers():
             self.close()
             raise ModelLoadError(
-                f"ONNX Runtime {ort.__version__} could not use {self.device} for {self.path.name}",
-                hint="gstinfer doctor says which CUDA or cuDNN library is missing",
+                f"ONNX Runtime {ort.__version__} could not use {wanted} on {self.device} for {self.path.name}",
+                hint="gstinfer doctor says which CUDA or cuDNN library is missing" if self.device.is_cuda else "",
             )
         self.info = NetworkInfo(
             tuple(_tensor(node) for node in self._session.get_inputs()),
@@ -75,48 +92,79 @@ class OnnxRuntime:
         )
         self._outputs = [output.name for output in self.info.outputs]
 
-    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Runs a batch; contiguous NumPy inputs are read in place, and so are torch tensors on the CUDA device."""
-        if any(hasattr(value, "data_ptr") for value in feeds.values()):
-            return self._run_bound(feeds)
+    def run(self, feeds: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Runs a batch; contiguous NumPy inputs are read in place, and so are torch tensors on the CUDA device.
+
+        Args:
+            feeds: Arrays or tensors by input name.
+            out: Tensors that outputs of these names are written into, where they lie; they are given back as they are.
+        """
+        if out or any(hasattr(value, "data_ptr") for value in feeds.values()):
+            return self._run_bound(feeds, out or {})
         return dict(zip(self._outputs, self._session.run(self._outputs, feeds)))
 
-    def _run_bound(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _run_bound(self, feeds: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         binding = self._session.io_binding()
+        kept = []
         for item in self.info.inputs:
             value = feeds[item.name]
             if hasattr(value, "data_ptr"):
                 value = value.contiguous()
-                where = value.device.type, value.device.index or 0
-                binding.bind_input(item.name, *where, np.dtype(item.dtype).type, list(value.shape), value.data_ptr())
+                kept.append(value)
+                _settle(value)
+                binding.bind_input(item.name, *_address(value, item))
             else:
-                binding.bind_cpu_input(item.name, value)
-        for name in self._outputs:
-            binding.bind_output(name)
+                binding.bind_cpu_input(item.name, np.ascontiguousarray(value))
+        for item in self.info.outputs:
+            if item.name in out:
+                _settle(out[item.name])
+                binding.bind_output(item.name, *_address(out[item.name], item))
+            else:
+                binding.bind_output(item.name)
         binding.synchronize_inputs()
         self._session.run_with_iobinding(binding)
-        return dict(zip(self._outputs, binding.copy_outputs_to_cpu()))
+        binding.synchronize_outputs()
+        values = binding.get_outputs()
+        return {
+            name: out[name] if name in out else value.numpy() for name, value in zip(self._outputs, values)
+        }
 
     def close(self) -> None:
         self._session = None
 
 
-def onnx_model(path: str, **options: Any) -> NetworkModel:
-    """The model in an ``.onnx`` file; the options are those of ``NetworkModel``.
+class OnnxModel(NetworkModel):
+    """An ``.onnx`` file with everything around it.
+
+    Args:
+        path: The file.
+        **options: See the attributes below and ``NetworkModel``'s.
+    """
+
+    provider = option(
+        str,
+        "auto",
+        "What ONNX Runtime runs it on; auto is cuda on a CUDA device and cpu elsewhere",
+        choices=("auto", *PROVIDERS),
+    )
+
+    def __init__(self, path: str, **options: Any) -> None:
+        super().__init__(self._opened, path=path, **options)
+
+    def _opened(self, device: Device, threads: int) -> OnnxRuntime:
+        assert self._path is not None
+        return OnnxRuntime(self._path, device, threads, self._find("provider")[0] or "auto")
+
+
+def onnx_model(path: str, **options: Any) -> OnnxModel:
+    """The model in an ``.onnx`` file; the options are those of ``OnnxModel``.
 
     Raises:
         ConfigError: No path, or an option that is unknown or does not fit.
     """
     if not str(path).strip():
         raise ConfigError("no ONNX file is named", hint="write model=onnx:FILE.onnx or model=FILE.onnx")
-    return NetworkModel(lambda device, threads: OnnxRuntime(path, device, threads), path=path, **options)
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return OnnxModel(path, **options)
 
 
 def _onnxruntime() -> Any:
@@ -127,39 +175,49 @@ def _onnxruntime() -> Any:
     return onnxruntime
 
 
-def _providers(ort: Any, device: Device) -> list[Any]:
-    if not device.is_cuda:
-        return ["CPUExecutionProvider"]
-    available = ort.get_available_providers()
-    if "CUDAExecutionProvider" not in available:
+def _providers(ort: Any, device: Device, provider: str) -> list[tuple[str, dict[str, Any]]]:
+    """The provider asked for, with its settings, then the CPU's."""
+    asked = f"provider={provider}"
+    if provider == "auto":
+        provider = "cuda" if device.is_cuda else "cpu"
+        asked = f"device={device}"
+    if (provider in ("cuda", "tensorrt")) != device.is_cuda:
         raise ConfigError(
-            f"device={device} was asked for, but ONNX Runtime {ort.__version__} has no CUDA here, only "
-            f"{', '.join(available)}",
-            hint="pip install onnxruntime-gpu in place of onnxruntime, or set device=cpu",
+            f"provider={provider} does not fit device={device}",
+            hint="set device=cpu" if device.is_cuda else "set device=cuda:0, or another provider=",
         )
-    # What CUDA has no kernel for runs on the CPU, node by node; that is ONNX Runtime's own design.
-    return [("CUDAExecutionProvider", {"device_id": device.index}), "CPUExecutionProvider"]
+    available = ort.get_available_providers()
+    if PROVIDERS[provider] not in available:
+        raise ConfigError(
+            f"{asked} was asked for, but ONNX Runtime {ort.__version__} has no {PROVIDERS[provider]} here, only "
+            f"{', '.join(available)}",
+            hint=f"pip install {PACKAGES.get(provider, 'onnxruntime')} in place of onnxruntime, or set "
+            f"{'device=cpu' if device.is_cuda else 'provider=cpu'}",
+        )
+    settings: dict[str, Any] = {"device_id": device.index} if device.is_cuda else {}
+    if provider == "openvino":
+        settings = {"device_type": "CPU"}
+    chosen = [(PROVIDERS[provider], settings)]
+    return chosen if provider == "cpu" else [*chosen, (PROVIDERS["cpu"], {})]
 
 
-def _check_file(path: Path) -> None:
-    if path.is_dir():
-        raise ModelLoadError(f"{path} is a folder, not an ONNX model")
-    if not path.is_file():
-        raise ModelLoadError(f"the model file {path} does not exist", hint=f"looked in {Path.cwd()}")
-    try:
-        with path.open("rb") as file:
-            start = file.read(256)
-    except OSError as error:
-        raise ModelLoadError(f"the model file {path} cannot be read: {error.strerror}") from error
-    if not start:
-        raise ModelLoadError(f"the model file {path} is empty (0 bytes)", hint="copy or download it again")
-    if start.startswith(b"version https://git-lfs"):
-        raise ModelLoadError(f"{path} is a Git LFS pointer, not the model itself", hint="run git lfs pull")
+def _address(tensor: Any, item: TensorInfo) -> tuple[Any, ...]:
+    """Where a tensor lies, in the order of ``bind_input`` and ``bind_output``."""
+    where = tensor.device.type, tensor.device.index or 0
+    return (*where, np.dtype(item.dtype).type, list(tensor.shape), tensor.data_ptr())
+
+
+def _settle(tensor: Any) -> None:
+    """Waits for what torch still writes into a tensor: ONNX Runtime works on a stream of its own."""
+    if tensor.device.type == "cuda":
+        import torch
+
+        torch.cuda.current_stream(tensor.device).synchronize()
 
 
 def _reason(error: Exception, path: Path) -> str:
     """ONNX Runtime's message without its prefix and the path, on one line."""
-    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", " ".join(str(error).split()))
+    text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", one_line(error, 2000))
     return re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)[:300]
 
 
