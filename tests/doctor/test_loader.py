@@ -188,6 +188,7 @@ def test_the_unrelated_pyds_is_told_from_nvidias(tmp_path: Path, monkeypatch: py
     row = one(list(libraries.check_packages()), "pyds")
     assert row.status == "warn" and "not NVIDIA's" in row.detail and row.fix == "pip uninstall pyds"
     (tmp_path / "pyds-1.0.dist-info/RECORD").write_text("pyds.so,,\n")
+    (tmp_path / "pyds.so").touch()
     assert [r for r in libraries.check_packages() if r.name == "pyds"] == []
 
 

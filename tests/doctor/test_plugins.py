@@ -81,7 +81,7 @@ FAULTS = (
     Fault("no metadata", "__gstmetadata__", "metadata", "has no metadata", "add __gstmetadata__"),
     Fault("no templates", "__gsttemplates__", "templates", "has no pad templates", "add __gsttemplates__"),
     Fault("bad property type", "(int, ", '("int", ', "mine.py:", "correct that property"),
-    Fault("bad property range", "0, 255, 200", "0, 255, 999", "param_spec", "correct that property"),
+    Fault("bad property range", "0, 255, 200", "0, 255, 999", "param", "correct that property"),
     Fault("init raises", "self.level = 200", "self.level = nope", "cannot be made", "correct its __init__"),
     Fault("aborts", "ANY =", "import os; os.abort()\nANY =", "SIGABRT", "gstinfer doctor --fix"),
     Fault("exits", "ANY =", "import os; os._exit(3)\nANY =", "exit code 3", "gstinfer doctor --fix"),

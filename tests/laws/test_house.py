@@ -117,7 +117,9 @@ def test_broad_excepts_stand_only_where_foreign_code_is_called(module: str) -> N
 def test_every_error_has_a_gstreamer_code() -> None:
     from gstinfer.elements.guard import ERROR_CODES
 
-    ours = {cls for cls in subclasses(GstInferError) if cls.__module__.startswith("gstinfer.")}
+    found = {cls for cls in subclasses(GstInferError) if cls.__module__.startswith("gstinfer.")}
+    # A private one goes by its base.
+    ours = {cls for cls in found if not cls.__name__.startswith("_")}
     assert ours - set(ERROR_CODES) == set()
 
 

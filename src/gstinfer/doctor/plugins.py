@@ -219,6 +219,6 @@ def _import_remedy(said: str) -> str:
         return "gstinfer setup"
     if missing:
         return f"pip install what brings {missing[1]!r} beside gstinfer, or correct the import"
-    if re.search("propert|GType|GParam|param_spec|typecode", said, re.I):
+    if re.search("propert|GType|GParam|param.spec|typecode", said, re.I):
         return "correct that property: type, nick, blurb, then range, default and flags"
     return "correct that line"
