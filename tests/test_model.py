@@ -301,7 +301,8 @@ def test_a_load_that_raises_and_a_warmup_that_raises():
     assert closed == ["Cold"]
 
 
-def test_load_gets_the_device_and_predict_no_made_up_frames():
+def test_load_gets_the_device_and_predict_no_made_up_frames(monkeypatch):
+    monkeypatch.setattr("gstinfer.gpu.device_count", lambda: 2)
     seen = []
 
     class Watch(Model):

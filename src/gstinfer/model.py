@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gstinfer import gpu
 from gstinfer.convert import to_result
 from gstinfer.errors import GstInferError, ModelError, ModelLoadError, PredictError, ResultError
 from gstinfer.frames import FrameBatch
@@ -46,6 +47,7 @@ class LoadedModel:
             ModelLoadError: ``load`` or ``warmup`` raised; the user's exception is the cause.
         """
         device = Device.parse(device)
+        gpu.require(device)
         loaded = False
         try:
             self.model.load(device)

@@ -110,13 +110,14 @@ def test_no_model_says_how_to_set_one():
     assert "no model is set" in run.error and "model=nanodet-coco" in run.error
 
 
-def test_cuda_without_a_gpu_is_an_error_and_never_a_silent_cpu_run():
-    from gstinfer.elements.infer.element import _gpu_possible
+@pytest.mark.parametrize("model", ["nanodet-coco", f"{MODELS}:MeanColor"])
+def test_cuda_without_a_gpu_is_an_error_and_never_a_silent_cpu_run(model):
+    from gstinfer import gpu
 
-    if _gpu_possible():
-        pytest.skip("this machine has an NVIDIA driver")
-    run = run_pipeline(f"{RED.format(n=3, f='RGB')} ! pyinfer model=nanodet-coco device=cuda ! fakesink name=sink")
-    assert run.error is not None and "cuda" in run.error.lower()
+    if gpu.device_count():
+        pytest.skip("this machine has an NVIDIA GPU")
+    run = run_pipeline(f"{RED.format(n=3, f='RGB')} ! pyinfer model={model} device=cuda ! fakesink name=sink")
+    assert run.error is not None and "no NVIDIA GPU" in run.error and "device=cuda:0" in run.error
     assert run.results == []
 
 

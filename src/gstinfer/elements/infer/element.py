@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
+from gstinfer import gpu
 from gstinfer.elements.base import BatchElement, gproperties, to_structure
-from gstinfer.elements.compat import GObject, Gst, GstBase
+from gstinfer.elements.compat import GObject, Gst, GstBase, event_number
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.inflight import FramesInFlight
 from gstinfer.elements.infer.lateness import Lateness
@@ -60,7 +61,7 @@ class PyInfer(BatchElement):
         self.in_flight = FramesInFlight(self, settings.frames_in_flight) if settings.frames_in_flight > 1 else None
         if settings.device != "auto":
             Device.parse(settings.device)
-        elif not _gpu_possible():
+        elif not gpu.device_count():
             settings.device = "cpu"
         stage = ObjectStage if settings.process_mode == 2 else InferStage
         return stage(
@@ -79,10 +80,12 @@ class PyInfer(BatchElement):
         return ("system", "deepstream") if deepstream_installed() else ("system",)
 
     def host_options(self, caps: Any) -> dict[str, Any]:
-        if not caps.get_features(0).contains("memory:NVMM"):
-            return {}
+        options, features = super().host_options(caps), caps.get_features(0)
+        if features is None or not features.contains("memory:NVMM"):
+            return options
         settings: Any = self.settings
         return {
+            **options,
             "device": settings.device,
             "gpu_id": settings.gpu_id,
             "access": settings.frame_access,
@@ -145,7 +148,7 @@ class PyInfer(BatchElement):
         if self.in_flight is not None and self.stage is not None:
             if event.type == Gst.EventType.FLUSH_STOP:
                 self.in_flight.clear()
-            elif event.type & SERIALIZED:
+            elif event_number(event) & SERIALIZED and event.type != Gst.EventType.TAG:
                 self.in_flight.drain()
         super().before_event(event)
 
@@ -187,17 +190,6 @@ def parse_arguments(text: str) -> dict[str, Any]:
         raise ConfigError(f"model-args={text!r} cannot be read", hint='write key=value, key2="text with spaces"')
     names = [structure.nth_field_name(i) for i in range(structure.n_fields())]
     return {name: structure.get_value(name) for name in names}
-
-
-def _gpu_possible() -> bool:
-    """Whether frames may come in GPU memory: a driver's library is there."""
-    import ctypes
-
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 PyInfer.declare()
