@@ -27,6 +27,7 @@ BROAD_EXCEPTS = {
     "gstinfer.elements.shim",  # never raises
     "gstinfer.elements.infer.callback",  # the user's function
     "gstinfer.elements.infer.inflight",  # a thread ends
+    "gstinfer.heads.function",  # the user's function
     "gstinfer.model",  # the user's model
     "gstinfer.models.network",  # a runtime runs
     "gstinfer.models.onnx",  # a runtime opens a file

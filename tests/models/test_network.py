@@ -198,7 +198,7 @@ def test_new_labels_that_do_not_fit_keep_the_old(tmp_path):
         ({"resize": "crop"}, "resize='crop' is not known"),
         ({"confidence_threshold": 1.5}, "out of range"),
         ({"pad_value": 300}, "out of range"),
-        ({"head": "yolo9000"}, "is not known"),
+        ({"head": "yolo9000"}, "no head 'yolo9000'"),
         ({"confidense": 0.5}, "no setting 'confidense'.*did you mean 'confidence-threshold'"),
     ],
     ids=str,

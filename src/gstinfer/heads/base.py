@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -100,6 +101,10 @@ class Head(ABC):
     def preprocessing(cls, info: NetworkInfo) -> dict[str, Any]:
         """Fields of ``Preprocessing`` that the family is trained with, where they differ from the defaults."""
         return {}
+
+    def warming(self) -> AbstractContextManager[None]:
+        """The context of a first run on an empty picture."""
+        return nullcontext()
 
     @abstractmethod
     def decode(

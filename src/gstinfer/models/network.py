@@ -13,14 +13,16 @@ import numpy as np
 from gstinfer.errors import ConfigError, ModelLoadError, PredictError, UnknownNameError
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import ImageTransform
-from gstinfer.heads import LAYOUTS, NAMES, choose
+from gstinfer.heads import LAYOUTS, NAMES, Decision, choose
 from gstinfer.heads.base import NetworkInfo, TensorInfo, Thresholds
+from gstinfer.heads.function import FunctionHead
 from gstinfer.image import Device
 from gstinfer.model import Model
 from gstinfer.models.labels import LabelsOption, read_sidecar
 from gstinfer.models.planning import FIELDS, numbers, plan, size
 from gstinfer.models.runtime import Runtime
 from gstinfer.preprocess import prepare
+from gstinfer.reload import UserFunction
 from gstinfer.results import Result
 from gstinfer.settings import option
 
@@ -36,6 +38,17 @@ THRESHOLDS = {
     "limit": "max_detections",
 }
 """Field of ``Thresholds`` -> option."""
+
+
+def head_name(text: str) -> str:
+    """A checked value of ``head``.
+
+    Raises:
+        UnknownNameError: Neither a known family nor a function.
+    """
+    if ":" not in text and text not in NAMES:
+        raise UnknownNameError("head", text, NAMES, hint="or name a function of yours: my_module:function")
+    return text
 
 
 class NetworkModel(Model):
@@ -54,9 +67,17 @@ class NetworkModel(Model):
     Attributes:
         stage_seconds: Running sums of the time spent in ``prepare``, ``run`` and ``decode``.
         preprocessing: What was decided, after ``load``.
+        functions: The user's functions in use, which can be loaded again while the model runs.
     """
 
-    head = option(str, "auto", "Family of the outputs; auto decides by metadata, names and shapes", choices=NAMES)
+    functions: tuple[UserFunction, ...] = ()
+
+    head = option(
+        str,
+        "auto",
+        f"Family of the outputs ({', '.join(NAMES)}), or a function of yours as module:function or file.py:function",
+        check=head_name,
+    )
     layout = option(
         str,
         "auto",
@@ -130,6 +151,11 @@ class NetworkModel(Model):
         """
         self.close()
         self._sidecar = self._parsed(read_sidecar(self._path), "the sidecar file") if self._path else {}
+        if ":" in self._sidecar.get("head", ""):
+            raise ConfigError(
+                f"the sidecar file of {self.name} names code: head={self._sidecar['head']}",
+                hint="set head= yourself; a file beside a model must not choose what runs",
+            )
         self.device = device
         self._runtime = self._open(device, self._find("threads")[0] or 0)
         try:
@@ -154,7 +180,7 @@ class NetworkModel(Model):
             info = self._measured(info, said)
         self._info = info
         chosen = {key: self.__dict__.get(key) or self._defaults.get(key) or "auto" for key in ("head", "layout")}
-        self._decision = choose(info, **chosen)
+        self._decision = self._chosen(info, **chosen)
         self._head = self._decision.head
         self.preprocessing, reasons = plan(self.name, info, said, self._head.preprocessing(info), self._head.name)
         self._picture = info.inputs[0].name
@@ -171,7 +197,7 @@ class NetworkModel(Model):
         tensors = [("input", item) for item in info.inputs] + [("output", item) for item in info.outputs]
         self._rows = [
             *((kind, tensor_text(item), "the file") for kind, item in tensors),
-            ("head", self._head.name, "; ".join(self._decision.reasons)),
+            ("head", self.functions[0].text if self.functions else self._head.name, "; ".join(self._decision.reasons)),
             *(
                 (key.replace("_", "-"), text(getattr(self.preprocessing, field)), reasons[field])
                 for field, key in FIELDS.items()
@@ -179,6 +205,17 @@ class NetworkModel(Model):
             ("batch", str(self.max_batch or "any"), f"the shape of the input {self._picture}"),
             ("labels", str(len(names)) if names is not None else "none", labels_why or "the file or its family"),
         ]
+
+    def _chosen(self, info: NetworkInfo, head: str, layout: str) -> Decision:
+        """The head that is asked for, or that the network shows to be right."""
+        if ":" not in head:
+            self.functions = ()
+            return choose(info, head, layout)
+        function = UserFunction(head, "head")
+        function.load()
+        self.functions = (function,)
+        made = FunctionHead(info, function, head, lambda: function.parameters > 2, layout)
+        return Decision(made, "auto", (f"head={head} was set",))
 
     def _measured(self, info: NetworkInfo, said: Mapping[str, tuple[Any, str]]) -> NetworkInfo:
         """The network with the shapes of its outputs, where its file does not say them, from one run on zeros."""
@@ -209,7 +246,10 @@ class NetworkModel(Model):
         """Called by the option before new labels are stored; while loaded they are held against the network."""
         if self._loaded():
             info = replace(self._info, labels=as_names(labels)) if labels is not None else self._info
-            self._head = choose(info, self._head.name, self._decision.layout).head
+            if self.functions:
+                self._head.labels = info.labels
+            else:
+                self._head = choose(info, self._head.name, self._decision.layout).head
 
     def _loaded(self) -> bool:
         return self.__dict__.get("_runtime") is not None
@@ -229,7 +269,8 @@ class NetworkModel(Model):
     def warmup(self) -> None:
         """One run on an empty picture, so that the first real one is not slow and a bad shape shows at load."""
         width, height = self.preprocessing.size
-        self.predict(FrameBatch.of([np.zeros((height, width, 3), np.uint8)]))
+        with self._head.warming():
+            self.predict(FrameBatch.of([np.zeros((height, width, 3), np.uint8)]))
         self.stage_seconds = dict.fromkeys(self.stage_seconds, 0.0)
 
     def predict(self, batch: FrameBatch) -> list[Result | tuple[Result, ...]]:

@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ import numpy as np
 
 from gstinfer.elements.infer.callback import Callback
 from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids
-from gstinfer.errors import ConfigError, ModelError
+from gstinfer.errors import ConfigError, GstInferError, ModelError
 from gstinfer.frames import DropFrame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
+from gstinfer.reload import UserFunction
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
 from gstinfer.swap import ModelSwap, Watch
@@ -27,7 +29,7 @@ __all__ = ["InferStage", "Pending", "build_model"]
 
 log = logging.getLogger(__name__)
 
-STAGE_COUNTS = ("inferred", "skipped", "late-skipped", "late-dropped", "errors", "dropped", "swaps")
+STAGE_COUNTS = ("inferred", "skipped", "late-skipped", "late-dropped", "errors", "dropped", "swaps", "reloads")
 """Fates of a frame, and models exchanged, in the order that ``stats`` shows them."""
 
 
@@ -122,7 +124,7 @@ class InferStage:
         self.counts: Counter[str] = Counter()
         self._batches = 0
         self._swap: ModelSwap | None = None
-        self._watching: Watch | None = None
+        self._watching: list[Watch] = []
         self._watchdog: Watchdog | None = None
         self.callback = Callback(settings.callback) if settings.callback else None
         self._excluded = class_ids(settings.filter_out_class_ids)
@@ -335,14 +337,36 @@ class InferStage:
         self.updated(spec, error)
 
     def _watch(self) -> None:
-        """Follows the file of the running model, if that is asked for and it has one."""
-        if self._watching is not None:
-            self._watching.close()
-            self._watching = None
+        """Follows the files of the running model and of the user's functions, if that is asked for and they have one."""
+        self._unwatch()
         spec = ModelSpec.parse(self.settings.model)
         path = Path(spec.target if spec.kind == "runtime" else spec.name)
         if self.settings.model_watch and path.is_file():
-            self._watching = Watch(path, lambda: self.swap(self.settings.model))
+            self._watching.append(Watch(path, lambda: self.swap(self.settings.model)))
+        if not self.settings.reload:
+            return
+        functions: dict[Path | None, list[UserFunction]] = {}
+        loaded = self.runner.model if self.runner is not None else None
+        own = (self.callback.function,) if self.callback is not None else ()
+        for function in (*own, *getattr(loaded.model if loaded is not None else None, "functions", ())):
+            functions.setdefault(function.file, []).append(function)
+        functions.pop(None, None)
+        for file, those in functions.items():
+            assert file is not None
+            self._watching.append(Watch(file, partial(self._load_again, those)))
+
+    def _load_again(self, functions: Sequence[UserFunction]) -> None:
+        """A user's file changed; where it cannot be used, the functions of before stay."""
+        try:
+            for function in functions:
+                function.load(fresh=True)
+            self.counts["reloads"] += 1
+        except GstInferError as error:
+            self.notify(error)
+
+    def _unwatch(self) -> None:
+        while self._watching:
+            self._watching.pop().close()
 
     def reset(self, stream_id: str) -> None:
         if self.lane is not None:
@@ -358,8 +382,7 @@ class InferStage:
             self.lane.flush()
 
     def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.close()
+        self._unwatch()
         if self._watchdog is not None:
             self._watchdog.close()
         if self._swap is not None:
