@@ -29,9 +29,6 @@ BROAD_EXCEPTS = {
     "gstinfer.elements.infer.inflight",  # a thread ends
     "gstinfer.heads.function",  # the user's function
     "gstinfer.model",  # the user's model
-    "gstinfer.models.network",  # a runtime runs
-    "gstinfer.models.onnx",  # a runtime opens a file
-    "gstinfer.models.torch_load",  # a file of any origin, the user's code
     "gstinfer.modelspec",  # the user's module
     "gstinfer.publish.worker",  # a thread ends
     "gstinfer.runner",  # the user's model, on a thread
@@ -111,7 +108,9 @@ def test_broad_excepts_stand_only_where_foreign_code_is_called(module: str) -> N
         and (node.type is None or set(re.findall(r"\w+", ast.unparse(node.type))) & {"Exception", "BaseException"})
         and not (isinstance(node.body[-1], ast.Raise) and node.body[-1].exc is None)
     ]
-    assert not broad or module in BROAD_EXCEPTS, f"lines {broad}"
+    # Each file of models/ drives a runtime of someone else's.
+    allowed = module in BROAD_EXCEPTS or module.startswith("gstinfer.models.")
+    assert not broad or allowed, f"lines {broad}"
 
 
 @pytest.mark.gst
