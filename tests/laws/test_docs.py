@@ -106,3 +106,10 @@ def test_the_apt_packages_are_the_same_everywhere() -> None:
     assert listed is not None and tuple(listed[1].split()) == APT_PACKAGES
     page = (ROOT / "docs/installation.md").read_text()
     assert [p for p in APT_PACKAGES if p not in page] == []
+
+
+def test_the_architecture_page_names_every_module_and_folder() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    names = [f.name for f in (ROOT / "src/gstinfer").glob("*.py") if f.name != "__init__.py"]
+    names += [f"{f.name}/" for f in (ROOT / "src/gstinfer").iterdir() if (f / "__init__.py").exists()]
+    assert [n for n in names if f"`{n}" not in text] == []
