@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gstinfer import Attribute, Classifications, Detections, SegmentationMap, Text
-from gstinfer.sanitize import Dropped, sanitize
+from gstinfer.sanitize import Dropped, clip_batch, sanitize
 
 GOOD = (1, 2, 30, 40)
 
@@ -92,3 +92,25 @@ def test_whatever_comes_only_publishable_rows_leave(rows):
     assert ((found.confidence >= 0) & (found.confidence <= 1)).all() and (found.class_id >= 0).all()
     assert (found.xyxy >= 0).all() and (found.xyxy <= (64, 48, 64, 48)).all()
     assert (found.xyxy[:, 2:] > found.xyxy[:, :2]).all()
+
+
+@given(
+    boxes=arrays(np.float32, (6, 4), elements=st.floats(-30, 130, width=32)),
+    scores=arrays(np.float32, 6, elements=st.floats(-0.125, 1.125, width=32)),
+    dirt=st.sampled_from([None, np.nan, np.inf, -np.inf]),
+)
+def test_a_batch_clipped_in_one_step_equals_frame_by_frame(boxes, scores, dirt):
+    if dirt is not None:
+        boxes[2, 1] = dirt
+    parts = [Detections(boxes[:4], scores[:4]), Detections.empty(), Detections(boxes[4:], scores[4:])]
+    sizes = [(100, 80), (10, 10), (64, 48)]
+    together = clip_batch(parts, sizes)
+    dropped = Dropped()
+    alone = [sanitize(part, *size, dropped) for part, size in zip(parts, sizes)]
+    if together is None:
+        assert dropped or scores.max() > 1
+        return
+    assert not dropped
+    for one, other in zip(together, alone):
+        np.testing.assert_array_equal(one.xyxy, other.xyxy)
+        np.testing.assert_array_equal(one.confidence, other.confidence)

@@ -13,7 +13,7 @@ from gstinfer.image import Device
 from gstinfer.modelbase import Model
 from gstinfer.modelspec import ModelSpec, construct
 from gstinfer.results import Classifications, Detections, Result
-from gstinfer.sanitize import Dropped, sanitize
+from gstinfer.sanitize import Dropped, clip_batch, sanitize
 
 __all__ = ["LoadedModel", "Model", "ModelSpec", "as_model"]
 
@@ -130,7 +130,16 @@ class LoadedModel:
                 f"{self.text}.predict() returned {len(raw)} results for a batch of {len(batch)}",
                 hint="return one result per frame",
             )
+        if all(type(item) is Detections and _plain(item) for item in raw):
+            clipped = clip_batch(list(raw), [frame.image.size for frame in batch])
+            if clipped is not None:
+                return [(self._named(result),) for result in clipped]
         return [self._checked(item, frame) for item, frame in zip(raw, batch)]
+
+    def _named(self, result: Detections) -> Detections:
+        if self.confidence is not None:
+            result = result[result.confidence >= self.confidence]
+        return result.named(self.model.labels if self.labels is None else self.labels)
 
     def _checked(self, item: Any, frame: Any) -> tuple[Result, ...]:
         checked: list[Result] = []
@@ -142,9 +151,9 @@ class LoadedModel:
             if result is None:
                 continue
             result = sanitize(result, frame.width, frame.height, self.dropped)
-            if isinstance(result, Detections) and self.confidence is not None:
-                result = result[result.confidence >= self.confidence]
-            if isinstance(result, (Detections, Classifications)):
+            if isinstance(result, Detections):
+                result = self._named(result)
+            elif isinstance(result, Classifications):
                 result = result.named(self.model.labels if self.labels is None else self.labels)
             checked.append(result)
         return tuple(checked)
@@ -154,6 +163,10 @@ class LoadedModel:
         if self.device is not None:
             self.device = None
             self.model.close()
+
+
+def _plain(result: Detections) -> bool:
+    return result.obb is None and result.keypoints is None and result.attributes is None
 
 
 class _Predictor:

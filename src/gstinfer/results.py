@@ -102,6 +102,8 @@ class Mask:
 
 
 def _column(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
+    if type(value) is np.ndarray and value.dtype == dtype and _fits(value, shape):
+        return value
     try:
         array = np.asarray(value, dtype)
     except (TypeError, ValueError) as error:
@@ -116,7 +118,9 @@ def _column(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...]) ->
 
 
 def _fits(array: NDArray[Any], shape: tuple[int | None, ...]) -> bool:
-    return array.ndim == len(shape) and all(d is None or d == got for d, got in zip(shape, array.shape))
+    return array.shape == shape or (
+        array.ndim == len(shape) and all(d is None or d == got for d, got in zip(shape, array.shape))
+    )
 
 
 @dataclass
@@ -158,10 +162,11 @@ class Detections:
             self.xyxy = obb_hull(self.obb)
         self.xyxy = _column("xyxy", self.xyxy, np.float32, (None, 4))
         n = len(self.xyxy)
-        ones, zeros = np.ones(n, np.float32), np.zeros(n, np.int32)
-        self.confidence = _column("confidence", ones if self.confidence is None else self.confidence, np.float32, (n,))
-        self.class_id = _column("class_id", zeros if self.class_id is None else self.class_id, np.int32, (n,))
-        component = zeros if self.component_id is None else self.component_id
+        confidence = np.ones(n, np.float32) if self.confidence is None else self.confidence
+        self.confidence = _column("confidence", confidence, np.float32, (n,))
+        class_id = np.zeros(n, np.int32) if self.class_id is None else self.class_id
+        self.class_id = _column("class_id", class_id, np.int32, (n,))
+        component = np.zeros(n, np.int32) if self.component_id is None else self.component_id
         self.component_id = _column("component_id", component, np.int32, (n,))
         if self.tracker_id is not None:
             self.tracker_id = _column("tracker_id", self.tracker_id, np.int64, (n,))
