@@ -126,9 +126,9 @@ def test_threads_reach_the_runtime(tmp_path, monkeypatch):
     seen = []
 
     class Seen(OnnxRuntime):
-        def __init__(self, path, device, threads, provider):
+        def __init__(self, path, device, threads, *rest):
             seen.append(threads)
-            super().__init__(path, device, threads, provider)
+            super().__init__(path, device, threads, *rest)
 
     monkeypatch.setattr(module, "OnnxRuntime", Seen)
     as_model(str(oracle(tmp_path / "o.onnx")), threads=1)

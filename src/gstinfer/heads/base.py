@@ -77,6 +77,7 @@ class Head(ABC):
         name: The value of the ``head`` property that names it.
         thresholds: The family's own defaults.
         layouts: Whether ``layout`` means something for the family.
+        any_size: Whether networks of the family take pictures of any size, whatever size their file was exported at.
         labels: Names of the decoded class ids: the network's own, else the family's where they are known for sure.
 
     Raises:
@@ -86,6 +87,7 @@ class Head(ABC):
     name: ClassVar[str]
     thresholds: ClassVar[Thresholds] = Thresholds()
     layouts: ClassVar[bool] = False
+    any_size: ClassVar[bool] = False
 
     def __init__(self, info: NetworkInfo, layout: str = "auto") -> None:
         if layout != "auto" and not self.layouts:

@@ -28,6 +28,7 @@ class CenterFaceHead(Head):
 
     name = "centerface"
     thresholds = Thresholds(confidence=0.35, iou=0.3)
+    any_size = True
 
     def __init__(self, info: NetworkInfo, layout: str = "auto") -> None:
         super().__init__(info, layout)

@@ -182,6 +182,7 @@ class NetworkModel(Model):
         chosen = {key: self.__dict__.get(key) or self._defaults.get(key) or "auto" for key in ("head", "layout")}
         self._decision = self._chosen(info, **chosen)
         self._head = self._decision.head
+        self._info = info = self._freed(info)
         self.preprocessing, reasons = plan(self.name, info, said, self._head.preprocessing(info), self._head.name)
         self._picture = info.inputs[0].name
         self.max_batch = info.inputs[0].shape[0]
@@ -216,6 +217,10 @@ class NetworkModel(Model):
         self.functions = (function,)
         made = FunctionHead(info, function, head, lambda: function.parameters > 2, layout)
         return Decision(made, "auto", (f"head={head} was set",))
+
+    def _freed(self, info: NetworkInfo) -> NetworkInfo:
+        """The network with its sizes made free, where its head says that any will do and the runtime can."""
+        return info
 
     def _measured(self, info: NetworkInfo, said: Mapping[str, tuple[Any, str]]) -> NetworkInfo:
         """The network with the shapes of its outputs, where its file does not say them, from one run on zeros."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
+from gstinfer.models.onnx_sizes import free_sizes
 from gstinfer.settings import option
 
 __all__ = ["PROVIDERS", "OnnxModel", "OnnxRuntime", "onnx_model"]
@@ -50,6 +52,7 @@ class OnnxRuntime:
         threads: Threads of one run on the CPU, 0 for one per core this process may use.
         provider: A key of ``PROVIDERS``; auto is cuda on a CUDA device and cpu elsewhere. What a provider has no kernel
             for runs on the CPU, node by node; that is ONNX Runtime's own design.
+        any_size: Whether the file's batch and picture sizes are made free.
 
     Raises:
         MissingDependencyError: onnxruntime is not installed.
@@ -58,7 +61,12 @@ class OnnxRuntime:
     """
 
     def __init__(
-        self, path: str | Path, device: Device | None = None, threads: int = 0, provider: str = "auto"
+        self,
+        path: str | Path,
+        device: Device | None = None,
+        threads: int = 0,
+        provider: str = "auto",
+        any_size: bool = False,
     ) -> None:
         self.path, self.device = Path(path), device or Device()
         ort = _onnxruntime()
@@ -71,7 +79,8 @@ class OnnxRuntime:
         options.log_severity_level = 3
         check_file(self.path, "an ONNX model")
         try:
-            self._session = ort.InferenceSession(str(self.path), options, providers=providers)
+            file = free_sizes(self.path.read_bytes()) if any_size else str(self.path)
+            self._session = ort.InferenceSession(file, options, providers=providers)
         except Exception as error:
             raise ModelLoadError(
                 f"{self.path} cannot be loaded by ONNX Runtime {ort.__version__}: {_reason(error, self.path)}",
@@ -148,12 +157,26 @@ class OnnxModel(NetworkModel):
         choices=("auto", *PROVIDERS),
     )
 
+    any_size = option(
+        bool, False, "Whether batch and picture size of the file may change: for networks that were exported at one size"
+    )
+
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__(self._opened, path=path, **options)
 
-    def _opened(self, device: Device, threads: int) -> OnnxRuntime:
+    def _freed(self, info: NetworkInfo) -> NetworkInfo:
+        picture = info.inputs[0].shape
+        if self.any_size or not self._head.any_size or None in (picture[0], *picture[-2:]):
+            return info
+        assert self._runtime is not None
+        self._runtime.close()
+        self._runtime = self._opened(self.device, self._find("threads")[0] or 0, any_size=True)
+        return replace(info, inputs=self._runtime.info.inputs, outputs=self._runtime.info.outputs)
+
+    def _opened(self, device: Device, threads: int, any_size: bool = False) -> OnnxRuntime:
         assert self._path is not None
-        return OnnxRuntime(self._path, device, threads, self._find("provider")[0] or "auto")
+        provider = self._find("provider")[0] or "auto"
+        return OnnxRuntime(self._path, device, threads, provider, any_size or self._find("any_size")[0] or False)
 
 
 def onnx_model(path: str, **options: Any) -> OnnxModel:
