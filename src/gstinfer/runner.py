@@ -29,6 +29,8 @@ __all__ = ["Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
 
 log = logging.getLogger(__name__)
 
+After = Callable[[Sequence[Frame], list[tuple[Result, ...]]], list[tuple[Result, ...]]]
+
 PATIENCE = 30.0
 """Seconds that a stop waits for a model that hangs."""
 
@@ -142,10 +144,11 @@ class ModelRunner:
     Args:
         load: Makes and loads the model; called on the thread that starts the runner. Raises ModelLoadError.
         config: See ``RunnerConfig``.
+        after: Work on the checked results of each batch before they are handed out, such as tracking; batches in order.
     """
 
-    def __init__(self, load: Callable[[], LoadedModel], config: RunnerConfig) -> None:
-        self.config = config
+    def __init__(self, load: Callable[[], LoadedModel], config: RunnerConfig, after: After | None = None) -> None:
+        self.config, self.after = config, after
         self._load = load
         self._condition = threading.Condition()
         self._lanes: list[Lane] = []
@@ -368,6 +371,8 @@ class ModelRunner:
         try:
             if batch.error is None and batch.finish is not None:
                 results = batch.finish()
+                if self.after is not None:
+                    results = self.after([ticket.frames[index] for ticket, index in batch.places], results)
         except Exception as error:  # the user's code ran
             batch.error = error
         self.seconds["model"] += time.monotonic() - batch.began
@@ -410,19 +415,22 @@ _shared: dict[str, tuple[ModelRunner, int]] = {}
 _shared_lock = threading.Lock()
 
 
-def share(key: str, config: RunnerConfig, load: Callable[[], LoadedModel]) -> ModelRunner:
+def share(
+    key: str, config: RunnerConfig, load: Callable[[], LoadedModel], after: After | None = None
+) -> ModelRunner:
     """The started runner of a key, made at first use; pair it with ``release``.
 
     Args:
         key: The model-instance-id; an empty one is never shared.
         config: Must agree with the runner that is there.
         load: Makes and loads the model.
+        after: See ``ModelRunner``; that of the first user serves all.
 
     Raises:
         ConfigError: The key runs something else.
     """
     if not key:
-        runner = ModelRunner(load, config)
+        runner = ModelRunner(load, config, after)
         runner.start()
         return runner
     with _shared_lock:
@@ -437,7 +445,7 @@ def share(key: str, config: RunnerConfig, load: Callable[[], LoadedModel]) -> Mo
                 )
             _shared[key] = (runner, users + 1)
             return runner
-        runner = ModelRunner(load, config)
+        runner = ModelRunner(load, config, after)
         runner.start()
         _shared[key] = (runner, 1)
         return runner

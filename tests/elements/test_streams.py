@@ -123,3 +123,32 @@ def test_a_stream_that_ended_does_not_hold_the_others():
     )
     seen, errors, _ = collect(description, 2, timeout=4)
     assert errors == [] and len(seen[0]) == 3 and len(seen[1]) == 40
+
+
+def test_a_tracker_inside_pyinfer_counts_per_stream_and_predicts_skipped_frames():
+    description = " ".join(
+        f"videotestsrc num-buffers=12 ! video/x-raw,format=RGB,width=64,height=64 ! "
+        f"pyinfer name=infer{i} model={MODELS}:function model-instance-id=t stream-id=s{i} tracker=bytetrack interval=2 ! "
+        f"fakesink name=sink{i} async=false"
+        for i in range(3)
+    )
+    seen, errors, _ = collect(description, 3)
+    assert errors == []
+    for number in range(3):
+        assert seen[number][-3][1].detections.tracker_id.tolist() == [1]
+        skipped = seen[number][-2][1]
+        assert skipped.inferred is False
+        assert skipped.detections.tracker_id.tolist() == [1] and skipped.detections.data["predicted"][0]
+
+
+def test_both_trackers_give_the_same_ids(bikes):
+    def ids(chain: str) -> list[list[int]]:
+        seen, errors, _ = collect(
+            f"filesrc location={bikes} ! decodebin ! videoconvert ! {chain} ! fakesink name=sink0", 1, timeout=120
+        )
+        assert errors == []
+        return [result.detections.tracker_id.tolist() for _, result in seen[0]]
+
+    inside = ids("pyinfer name=infer0 model=nanodet-coco tracker=bytetrack")
+    assert inside == ids("pyinfer name=infer0 model=nanodet-coco ! pytrack")
+    assert max(max(frame, default=0) for frame in inside) > 5

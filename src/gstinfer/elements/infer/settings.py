@@ -91,6 +91,10 @@ class InferSettings(Settings):
     preprocess = option(
         str, "", "fast resizes first, exact converts colour first; empty for fast", choices=("", "fast", "exact")
     )
+    tracker = option(
+        str, "", "Tracker inside the element, one step for a whole batch; empty for none (pytrack is the element for it)"
+    )
+    tracker_args = option(str, "", "Settings of that tracker: key=value,key=value")
     interval = option(int, 0, "Batches skipped after each one that is inferred", minimum=0)
     unique_id = option(int, 15, "Number of this element in the metadata", minimum=1)
     process_mode = option(int, 1, "1 for whole frames, 2 for objects", minimum=1, maximum=2)

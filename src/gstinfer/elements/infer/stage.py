@@ -14,6 +14,7 @@ import numpy as np
 
 from gstinfer.elements.infer.callback import Callback
 from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids
+from gstinfer.elements.infer.tracking import BatchTracking
 from gstinfer.errors import ConfigError, GstInferError, ModelError
 from gstinfer.frames import DropFrame, FrameBatch
 from gstinfer.image import Device
@@ -158,7 +159,7 @@ class InferStage:
             settings.batch_size or self.default_batch,
             settings.batch_timeout / 1e6,
             settings.scheduling,
-            arguments="; ".join(filter(None, (arguments, chosen))),
+            arguments="; ".join(filter(None, (arguments, chosen, settings.tracker, settings.tracker_args))),
         )
 
         def load() -> LoadedModel:
@@ -166,7 +167,8 @@ class InferStage:
             loaded.load(device)
             return loaded
 
-        self.runner = share(settings.model_instance_id, config, load)
+        after = BatchTracking(settings.tracker, settings.tracker_args) if settings.tracker else None
+        self.runner = share(settings.model_instance_id, config, load, after)
         self.lane = self.runner.attach()
         self._swap = ModelSwap(self.runner, self._swapped)
         if settings.watchdog:
@@ -216,6 +218,8 @@ class InferStage:
         try:
             if ticket is not None:
                 self._deliver(pending, ticket.result(), ticket.model)
+            elif self.tracking is not None:
+                self.tracking.skipped(batch.frames)
             self._complete(pending)
             if self.callback is not None:
                 for frame in batch:
@@ -368,9 +372,17 @@ class InferStage:
         while self._watching:
             self._watching.pop().close()
 
+    @property
+    def tracking(self) -> BatchTracking | None:
+        """The runner's tracker, where there is one."""
+        after = self.runner.after if self.runner is not None else None
+        return after if isinstance(after, BatchTracking) else None
+
     def reset(self, stream_id: str) -> None:
         if self.lane is not None:
             self.lane.idle()
+        if self.tracking is not None:
+            self.tracking.reset(stream_id)
 
     def idle(self) -> None:
         """The stream has nothing for now; other streams do not wait for it."""

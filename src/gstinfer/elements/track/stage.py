@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 from gstinfer import registry
 from gstinfer.errors import ConfigError
-from gstinfer.frames import FrameBatch
+from gstinfer.frames import Frame, FrameBatch
 from gstinfer.results import Detections, FrameResults
 from gstinfer.settings import Settings, option
 from gstinfer.trackers import Tracker
@@ -60,13 +61,19 @@ class TrackStage:
         frames = [f for f in batch if f.results.detections is not None or f.results.inferred is not None]
         if self._tracker is None or not frames:
             return
-        with self._lock:
-            tracked = self._tracker.update([_seen(f.results) for f in frames], frames)
+        tracked = self.track([_seen(f.results) for f in frames], frames)
         for frame, detections in zip(frames, tracked):
             if len(detections) or frame.results.detections is not None:
                 frame.results.detections = detections
-        self._frames += len(frames)
-        self._objects += sum(len(d) for d in tracked)
+
+    def track(self, detections: Sequence[Detections | None], frames: Sequence[Frame]) -> list[Detections]:
+        """Objects with ids, see ``Tracker.update``. Any thread; frames of one stream in order."""
+        assert self._tracker is not None
+        with self._lock:
+            tracked = self._tracker.update(detections, frames)
+            self._frames += len(frames)
+            self._objects += sum(map(len, tracked))
+        return tracked
 
     def reset(self, stream_id: str) -> None:
         if self._tracker is not None:
