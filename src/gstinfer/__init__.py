@@ -64,6 +64,7 @@ __all__ = [
     "element",
     "option",
     "read",
+    "read_frames",
     "register",
 ]
 
@@ -101,3 +102,17 @@ def read(buffer: Any) -> FrameResults | None:
     from gstinfer.hosts import read as read_buffer
 
     return read_buffer(buffer)
+
+
+def read_frames(buffer: Any) -> list[FrameResults]:
+    """What is known about every frame of a buffer: each frame of a DeepStream batch, else the one frame.
+
+    Args:
+        buffer: A ``Gst.Buffer``, read in a pad probe or from an appsink's sample.
+
+    Returns:
+        One ``FrameResults`` a frame, ``stream_id`` telling whose it is; empty where nothing is known.
+    """
+    from gstinfer.hosts import read_frames as read_batch
+
+    return read_batch(buffer)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any, ClassVar
 
-from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, refloat
+from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, event_number, refloat, structure_of
 from gstinfer.elements.guard import guard, report
-from gstinfer.errors import ConfigError, GstInferError
+from gstinfer.errors import ConfigError, GstInferError, HostError
 from gstinfer.hosts import Host, caps_of, select
 from gstinfer.settings import Option, Settings
 from gstinfer.stage import Stage
@@ -17,6 +17,8 @@ __all__ = ["BatchElement", "gproperties", "to_structure"]
 log = logging.getLogger(__name__)
 
 READWRITE = GObject.ParamFlags.READWRITE
+SOURCE_EVENTS = frozenset((400, 401, 402, 404))
+"""Numbers of nvstreammux's custom events that begin or end a source: pad added, pad deleted, stream EOS, stream reset."""
 WIDE = {int: (-(2**31), 2**31 - 1), float: (-1e300, 1e300)}
 
 
@@ -101,6 +103,11 @@ class BatchElement(GstBase.BaseTransform):
     def host_options(self, caps: Any) -> dict[str, Any]:
         """Options for the host of some fixed caps, from properties."""
         write_meta = getattr(self.settings, "write_meta", None)
+        features = caps.get_features(0)
+        if features is not None and features.contains("memory:NVMM"):
+            if write_meta in ("analytics", "roi"):
+                raise ConfigError(f"write-meta={write_meta} does not apply to DeepStream", hint="its metas are NvDs metas")
+            return {}
         return {} if write_meta is None else {"write_meta": write_meta}
 
     def chosen(self, names: Any) -> dict[str, Any]:
@@ -195,6 +202,8 @@ class BatchElement(GstBase.BaseTransform):
             self.host.close()
             self.host = None
         self.host = select(incaps, self, **self.host_options(incaps))
+        for text in getattr(self.host, "warnings", ()):
+            report(self, HostError(text), "warning")
         # In place without passthrough the buffer is always writable; DeepStream forbids the copy that may cost.
         changes = self.writes_pixels or self.writes_results
         self.set_passthrough(self.host.passthrough or not changes)
@@ -229,8 +238,14 @@ class BatchElement(GstBase.BaseTransform):
             stage.interrupt()
         elif kind in (types.EOS, types.FLUSH_STOP, types.STREAM_START):
             stage.reset(self.stream_id)
+            for source in getattr(self.host, "sources", ()):
+                stage.reset(source)
         elif kind == types.GAP and callable(getattr(stage, "idle", None)):
             stage.idle()
+        elif event_number(event) >> 8 in SOURCE_EVENTS:
+            known, source = structure_of(event).get_uint("source-id")
+            if known:
+                stage.reset(str(source))
 
 
 def to_structure(name: str, values: dict[str, Any]) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "GstVideo",
     "LogHandler",
     "describe_class",
+    "event_number",
     "post",
     "refloat",
     "register_factory",
@@ -65,6 +66,14 @@ def structure_of(owner: Any, *arguments: Any) -> Any:
     """The Gst.Structure of caps, a message or an event; from 1.26 on ``get_structure`` gives a context manager."""
     structure = owner.get_structure(*arguments)
     return structure.__enter__() if hasattr(structure, "__enter__") else structure
+
+
+def event_number(event: Any) -> int:
+    """The whole number of an event's type, flags and all; PyGObject has no name for custom ones.
+
+    ``GstEvent`` is a ``GstMiniObject`` (64 bytes on 64-bit systems), then the type.
+    """
+    return ctypes.c_uint.from_address(hash(event) + 64).value
 
 
 def describe_class(cls: Any, metadata: tuple[str, str, str, str], sink: str, src: str) -> None:

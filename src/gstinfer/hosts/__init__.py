@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from gstinfer.errors import HostError
 from gstinfer.frames import FrameBatch
 from gstinfer.image import FORMATS
 from gstinfer.results import FrameResults
@@ -80,9 +81,9 @@ def select(caps: Any, stream: HostStream, **options: Any) -> Host:
     """
     memory = caps.get_features(0)
     if memory is not None and memory.contains("memory:NVMM"):
-        from gstinfer.hosts.deepstream import DeepStreamHost
+        from gstinfer.hosts.deepstream import make_host
 
-        return DeepStreamHost(caps, stream, **options)
+        return make_host(caps, stream, **options)
     if memory is not None and memory.contains("memory:CUDAMemory"):
         from gstinfer.hosts.cuda import CudaHost
 
@@ -108,14 +109,21 @@ def read_frames(buffer: Any) -> list[FrameResults]:
     Returns:
         Empty where nothing is.
     """
+    frames = _deepstream_frames(buffer.get_buffer() if hasattr(buffer, "get_buffer") else buffer)
+    if frames:
+        return frames
+    found = read(buffer)
+    return [] if found is None else [found]
+
+
+def _deepstream_frames(buffer: Any) -> list[FrameResults]:
     from gstinfer.hosts.deepstream.libs import loaded
 
-    if hasattr(buffer, "get_buffer") or not loaded():
-        found = read(buffer)
-        return [] if found is None else [found]
+    if not loaded():
+        return []
     from gstinfer.hosts.deepstream.reader import read_batch
 
-    return read_batch(buffer) or [found for found in (read(buffer),) if found is not None]
+    return read_batch(buffer)
 
 
 def read(buffer: Any, caps: Any = None) -> FrameResults | None:
@@ -128,10 +136,17 @@ def read(buffer: Any, caps: Any = None) -> FrameResults | None:
     Returns:
         None where nothing is. Arrays are read-only. Boxes, points and masks are left out, with one warning, where the
         frame was cropped or turned since they were written.
+
+    Raises:
+        HostError: A DeepStream batch of several frames; ``read_frames`` reads those.
     """
     from gstinfer.hosts.metas import carrier
     from gstinfer.hosts.video import size_of
 
     if hasattr(buffer, "get_buffer"):
         buffer, caps = buffer.get_buffer(), caps or buffer.get_caps()
-    return carrier.read(buffer, *(size_of(caps) if caps is not None else ()))
+    found = carrier.read(buffer, *(size_of(caps) if caps is not None else ()))
+    frames = _deepstream_frames(buffer) if found is None else []
+    if len(frames) > 1:
+        raise HostError(f"the buffer is a batch of {len(frames)} frames", hint="use gstinfer.read_frames(buffer)")
+    return frames[0] if frames else found

@@ -18,7 +18,7 @@ class Run:
 
     Attributes:
         pts: Of every buffer that reached the sink named ``sink``, ns.
-        results: What ``gstinfer.read`` found on each.
+        results: What ``gstinfer.read`` found on each; None for a batch of several frames.
         data: Bytes of each buffer, where asked for.
         eos: Whether the pipeline ended by EOS.
         error: Text of the first error message, or None.
@@ -81,7 +81,8 @@ def run_pipeline(
     def probe(pad: Any, info: Any) -> Any:
         buffer = info.get_buffer()
         run.pts.append(buffer.pts)
-        run.results.append(gstinfer.read(buffer))
+        found = gstinfer.read_frames(buffer)
+        run.results.append(found[0] if len(found) == 1 else None)
         if keep_data:
             run.data.append(buffer.extract_dup(0, buffer.get_size()))
         if on_buffer is not None:

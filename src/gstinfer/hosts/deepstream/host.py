@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gstinfer.errors import ConfigError, HostError
+from gstinfer.errors import HostError
 from gstinfer.frames import FrameBatch
 from gstinfer.hosts import caps_of
 from gstinfer.hosts.deepstream import abi
@@ -35,12 +35,10 @@ class DeepStreamHost:
         stream: Facts about the pad's stream.
         device: Where the element works: ``"auto"``, ``"cpu"`` or ``"cuda:N"``.
         gpu_id: The GPU that the element wants, or None for the frames' own.
-        access: ``"surface"`` reads NvBufSurface and writes structs, ``"pyservicemaker"`` goes through NVIDIA's bindings.
         tensor_metas: Whether raw outputs become nvinfer's tensor metas.
 
     Raises:
         HostError: DeepStream's libraries are missing, or of a layout that is not known.
-        ConfigError: An access that is not known, or a format that it does not serve.
     """
 
     CAPS = caps_of("deepstream")
@@ -55,11 +53,8 @@ class DeepStreamHost:
         *,
         device: str = "auto",
         gpu_id: int | None = None,
-        access: str = "surface",
         tensor_metas: bool = False,
     ) -> None:
-        if access != "surface":
-            raise ConfigError(f"frame-access={access} is not known", hint="use surface")
         self.stream, self.device, self.gpu_id = stream, device, gpu_id
         self.lib, self.layout = libraries(), abi.layout()
         self.writer = MetaWriter(self.lib, self.layout)

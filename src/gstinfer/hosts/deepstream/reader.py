@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,7 @@ class FrameReader:
         address: Of the ``NvDsFrameMeta``.
         objects: Handle -> address of every object that was read.
         before: The detections that were read, None where there were no objects.
+        known: What was read, None where nothing was.
     """
 
     def __init__(self, batch: BatchReader, address: int) -> None:
@@ -131,8 +133,16 @@ class FrameReader:
         elif inferred and not (found.classifications or found.segmentation or found.texts or found.tensors):
             found.detections = Detections.empty()
         empty = found.detections is None and not (found.texts or found.segmentation or found.tensors)
-        self.known = None if empty and inferred is None and not found.classifications else found
-        return self.known
+        if empty and inferred is None and not found.classifications:
+            return None
+        # Stages put new columns into what they are given, so that a copy remembers what was here.
+        self.known = replace(
+            found,
+            classifications=list(found.classifications),
+            texts=list(found.texts),
+            tensors=list(found.tensors),
+        )
+        return found
 
     def _users(self, found: FrameResults) -> None:
         labels: dict[int, Any] = {}

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gstinfer import gpu
 from gstinfer.errors import HostError
 from gstinfer.hosts.cuda import Plane
 from gstinfer.hosts.deepstream.libs import SURFACE, open_library
@@ -174,7 +175,7 @@ class Surface:
 
     def _choose(self, wanted: str, gpu_id: int | None) -> Device:
         memory, name = self.memory, MEMORY_NAMES[self.memory]
-        on_gpu = memory == DEVICE or (memory == UNIFIED and wanted != "cpu" and (wanted != "auto" or _gpu_possible()))
+        on_gpu = memory == DEVICE or (memory == UNIFIED and wanted != "cpu" and (wanted != "auto" or gpu.device_count() > 0))
         if on_gpu and wanted == "cpu":
             raise HostError(
                 f"the frames are in {name} memory, which device=cpu cannot read",
@@ -189,7 +190,7 @@ class Surface:
                     f"nvvideoconvert gpu-id={asked}",
                 )
             return Device("cuda", self.gpu_id)
-        if memory in (SURFACE_ARRAY, HANDLE) and wanted != "cpu" and (wanted != "auto" or _gpu_possible()):
+        if memory in (SURFACE_ARRAY, HANDLE) and wanted != "cpu" and (wanted != "auto" or gpu.device_count() > 0):
             raise HostError(
                 f"the frames are in {name} memory, which CUDA reads only through an EGL image",
                 hint=f"add {FOR_GPU} before this element",
@@ -262,12 +263,3 @@ def _no_surface(found: str) -> HostError:
 def _default_memory() -> int:
     """What DEFAULT stands for: surface arrays on a Jetson, device memory elsewhere."""
     return SURFACE_ARRAY if Path("/etc/nv_tegra_release").exists() else DEVICE
-
-
-@lru_cache(maxsize=1)
-def _gpu_possible() -> bool:
-    try:
-        C.CDLL("libcuda.so.1")
-    except OSError:
-        return False
-    return True

@@ -125,6 +125,24 @@ class MetaWriter:
             self._attach(batch, address, classifiers.get(place, ()), users.get(place, ()))
             add(frame, address, parent)
 
+    def complete(self, address: int, record: Any, parent: int) -> None:
+        """Writes the fields of an appended object that pyservicemaker cannot reach: detector box, tracker box, mask, parent."""
+        raw, fields = record.tobytes(), self.layout.object.fields
+        assert fields is not None
+        for name in ("detector_box", "tracker_box", "tracker_confidence", "mask"):
+            kind, at = fields[name][:2]
+            C.memmove(address + at, raw[at : at + kind.itemsize], kind.itemsize)
+        C.c_uint64.from_address(address + fields["parent"][1]).value = parent
+
+    def attach(self, address: int, classifiers: Any, users: Any) -> None:
+        """Attaches classifiers and user metas to an object that is on a frame."""
+        batch = C.c_uint64.from_address(address).value
+        self.lib.lock(batch)
+        try:
+            self._attach(batch, address, classifiers, users)
+        finally:
+            self.lib.unlock(batch)
+
     def _attach(self, batch: int, address: int, classifiers: Any, users: Any) -> None:
         for words in classifiers:
             self.lib.add_classifier(address, self._classifier(batch, words))
