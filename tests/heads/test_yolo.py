@@ -257,6 +257,19 @@ def test_rotated_boxes(transform, form):
     np.testing.assert_allclose(found.xyxy, np.concatenate([corners.min(1), corners.max(1)], 1), atol=0.1)
 
 
+@pytest.mark.parametrize("end2end", [False, True])
+def test_rotated_boxes_with_negative_sides_are_dropped_and_counted(end2end):
+    if end2end:
+        rows = np.zeros((1, 300, 7), np.float32)
+        rows[0, :2] = [[100, 300, 40, 10, 0.9, 0, 0.5], [300, 300, -40, 10, 0.8, 0, 0.5]]
+    else:
+        rows = raw(1, 8400, 1, [(0, [80, 295, 120, 305], 0, 0.9, [0.5]), (0, [320, 295, 280, 305], 0, 0.8, [0.5])], 1)
+    head = choose(network({"o": rows}, (640, 640)), "yolo-obb").head
+    dropped = Dropped()
+    clean = sanitize(head.decode({"o": rows}, [WIDE], head.thresholds)[0], 1280, 720, dropped)
+    assert len(clean) == 1 and clean.confidence[0] == pytest.approx(0.9) and dropped == {"empty": 1}
+
+
 def test_rows_that_may_be_raw_or_finished_need_a_word():
     unknown = network({"o": (1, 500, 7)}, inputs=[TensorInfo("images", (1, 3, None, None))])
     with pytest.raises(ConfigError, match="raw or end-to-end"):

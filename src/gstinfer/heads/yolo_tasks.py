@@ -127,7 +127,10 @@ class YoloObbHead(_TaskHead):
     ) -> Detections:
         assert found.extra is not None
         obb = _regular(transform.obb_to_frame(np.concatenate([found.box, found.extra], 1)))
-        return Detections(obb_hull(obb), found.score, found.class_id, obb=obb)
+        hull = obb_hull(obb)
+        # A negative side still has a hull; as an empty box it is dropped and counted.
+        hull[(found.box[:, 2:4] <= 0).any(1)] = 0
+        return Detections(hull, found.score, found.class_id, obb=obb)
 
 
 def _regular(obb: NDArray[np.float32]) -> NDArray[np.float32]:
