@@ -29,10 +29,16 @@ BROAD_EXCEPTS = {
     "gstinfer.elements.infer.inflight",  # a thread ends
     "gstinfer.heads.function",  # the user's function
     "gstinfer.model",  # the user's model
+    "gstinfer.models.triton",  # a server answers
+    "gstinfer.models.ultralytics",  # the package of others opens a file
     "gstinfer.modelspec",  # the user's module
     "gstinfer.publish.worker",  # a thread ends
     "gstinfer.runner",  # the user's model, on a thread
     "gstinfer.swap",  # the user's model, on a thread
+    "gstinfer.vlm.backend",  # the user's class
+    "gstinfer.vlm.dispatcher",  # a model, on a thread
+    "gstinfer.vlm.transformers",  # a library's model
+    "gstinfer.vlm.vllm",  # a library's model
 }
 """Where ``except Exception`` or wider may stand: foreign code is called, or a thread ends."""
 

@@ -28,6 +28,9 @@ def probabilities(scores: NDArray[Any]) -> NDArray[np.float32]:
     scores = np.asarray(scores, np.float32)
     with np.errstate(invalid="ignore"):
         applied = (scores >= 0).all(1) & (np.abs(scores.sum(1) - 1) < 0.02)
+        # A quantised softmax loses what is below its step, and with many classes most of the sum.
+        steps = scores * 256
+        applied |= ((steps >= 0) & (steps <= 256) & (steps == np.rint(steps))).all(1)
         weights = np.exp(scores - scores.max(1, keepdims=True))
         softmax = weights / weights.sum(1, keepdims=True)
     return np.where(applied[:, None], scores, softmax).astype(np.float32)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+import numpy as np
 
 from gstinfer.heads.base import NetworkInfo
 
-__all__ = ["Runtime"]
+__all__ = ["Runtime", "in_parts"]
 
 
 class Runtime(Protocol):
@@ -28,3 +30,16 @@ class Runtime(Protocol):
 
     def close(self) -> None:
         """Lets go of the file and its memory."""
+
+
+def in_parts(
+    run: Callable[[Mapping[str, Any]], dict[str, Any]], feeds: Mapping[str, Any], limit: int | None
+) -> dict[str, Any]:
+    """Runs a batch that is larger than a network takes at once in parts of at most ``limit`` rows."""
+    count = max(len(value) for value in feeds.values())
+    if limit is None or count <= limit:
+        return run(feeds)
+    parts = [
+        run({name: value[start : start + limit] for name, value in feeds.items()}) for start in range(0, count, limit)
+    ]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
