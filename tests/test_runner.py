@@ -262,3 +262,34 @@ def test_an_exchange_happens_between_two_batches_and_closes_the_old_model_after_
     assert answers == sorted(answers) and set(answers) == {1, 2} and len(answers) == 30
     runner.stop()
     assert closed == [1, 2]
+
+
+class TestSeveralFramesOfOneTicket:
+    """Their pictures are in use until the last batch that holds one is out."""
+
+    def test_a_failed_batch_takes_the_waiting_rest_along(self):
+        model = Echo(fail_on=1)
+        runner = start(model, batch_size=1)
+        lane = runner.attach()
+        ticket = lane.submit([frame("s", n) for n in range(5)])
+        with pytest.raises(PredictError, match="the fan is off"):
+            ticket.result()
+        assert len(model.batches) == 2 and not lane.waiting
+        assert lane.submit([frame("s", 7)]).result()[0][0].class_id.tolist() == [7]
+        runner.stop()
+
+    def test_a_flush_waits_for_the_batch_that_is_out(self):
+        model = Echo(0.2)
+        runner = start(model, batch_size=1)
+        lane = runner.attach()
+        ticket = lane.submit([frame("s", n) for n in range(5)])
+        while not model.batches:
+            time.sleep(0.005)
+        began = time.monotonic()
+        lane.flush()
+        assert not ticket.done
+        with pytest.raises(Flushed):
+            ticket.result()
+        assert 0.1 < time.monotonic() - began < 0.9
+        assert len(model.batches) == 1
+        runner.stop()

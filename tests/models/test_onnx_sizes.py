@@ -53,5 +53,5 @@ def test_centerface_is_not_held_to_the_size_of_its_file(assets):
 
 @pytest.mark.parametrize("raw", [b"\x3a\x7f\x01", b"\x3a\xff", b"\x0b", b"\x3d\x00"])
 def test_what_is_no_model_is_said(raw):
-    with pytest.raises(ValueError, match="byte|short"):
+    with pytest.raises(ValueError, match=r"byte|short"):
         free_sizes(raw)
