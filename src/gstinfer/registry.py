@@ -15,6 +15,7 @@ GROUPS = {
     "runtime": "gstinfer.runtimes",
     "tracker": "gstinfer.trackers",
     "publisher": "gstinfer.publishers",
+    "vlm": "gstinfer.vlms",
 }
 """Kind of thing -> entry-point group that other packages may add to."""
 

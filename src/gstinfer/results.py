@@ -378,6 +378,8 @@ class Text:
         latency: ns from question to answer, or None.
         finish_reason: As the backend named it.
         component_id: unique-id of the element that wrote it.
+        invalid: Why the answer does not fit the schema that was asked for, or empty; ``data`` is None then.
+        tracker_id: The object that it speaks of, or None where it speaks of whole frames.
     """
 
     text: str
@@ -390,6 +392,8 @@ class Text:
     latency: int | None = None
     finish_reason: str = ""
     component_id: int = 0
+    invalid: str = ""
+    tracker_id: int | None = None
 
 
 @dataclass

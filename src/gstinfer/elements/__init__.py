@@ -15,12 +15,14 @@ def factories() -> list[tuple[str, int, Any]]:
     from gstinfer.elements.overlay.element import PyOverlay
     from gstinfer.elements.publish.element import PyPublish
     from gstinfer.elements.track.element import PyTrack
+    from gstinfer.elements.vlm.element import PyVlm
 
     return [
         ("pyinfer", 0, PyInfer),
         ("pytrack", 0, PyTrack),
         ("pyoverlay", 0, PyOverlay),
         ("pypublish", 0, PyPublish),
+        ("pyvlm", 0, PyVlm),
     ]
 
 

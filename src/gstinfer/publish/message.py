@@ -145,6 +145,8 @@ def _text(text: Text) -> dict[str, Any]:
         "tokens": text.tokens,
         "latency": text.latency,
         "finish_reason": text.finish_reason or None,
+        "invalid": text.invalid or None,
+        "tracker_id": text.tracker_id,
     }
     return {"text": text.text, **{key: value for key, value in known.items() if value is not None}}
 

@@ -68,7 +68,8 @@ class OverlayStage:
         """The frame's own results, with those held from earlier frames where it has none."""
         results, settings = frame.results, self.settings
         held = self._held.setdefault(frame.stream_id, _Held())
-        texts = results.texts
+        # What was said about one object stands at that object, as an attribute.
+        texts = [text for text in results.texts if text.tracker_id is None]
         if texts:
             held.texts, held.texts_pts = list(texts[-1:]), frame.pts
         elif held.texts:
@@ -84,7 +85,7 @@ class OverlayStage:
                 results = held.results
             else:
                 held.results = None
-        return results if texts is results.texts else replace(results, texts=texts)
+        return results if texts == results.texts else replace(results, texts=texts)
 
     def reset(self, stream_id: str) -> None:
         self._held.pop(stream_id, None)

@@ -26,6 +26,7 @@ _MAGIC = b"GSTI"
 _ARRAY = "$array"
 _TEXT_FIELDS = (
     "text", "data", "start", "end", "prompt_id", "model", "tokens", "latency", "finish_reason", "component_id",
+    "invalid", "tracker_id",
 )  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""The element pyvlm."""
