@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -54,7 +55,9 @@ class TritonRuntime:
         scheme, host, self.model, self.version = _parts(address)
         self._grpc = scheme.startswith("grpc")
         self._library = _client_library("grpc" if self._grpc else "http")
-        self._client = self._made(host, scheme.endswith("s"))
+        # The HTTP client belongs to the thread that made it, while models are loaded and run on different ones.
+        self._thread = ThreadPoolExecutor(1, "gstinfer-triton")
+        self._client = self._call(lambda: self._made(host, scheme.endswith("s")))
         # HTTP calls have the limits of the connection.
         self._limits: dict[str, Any] = {"client_timeout": timeout} if self._grpc else {}
         wire: dict[str, Any] = {"as_json": True, **self._limits} if self._grpc else {}
@@ -76,6 +79,9 @@ class TritonRuntime:
         self.info = NetworkInfo(inputs, outputs, metadata)
         self._datatypes = {item["name"]: item["datatype"] for item in found.get("inputs", ())}
 
+    def _call(self, call: Callable[[], Any]) -> Any:
+        return self._thread.submit(call).result()
+
     def _made(self, host: str, secure: bool) -> Any:
         if self._grpc:
             return self._library.InferenceServerClient(host, ssl=secure)
@@ -85,7 +91,7 @@ class TritonRuntime:
 
     def _asked(self, call: Callable[[], Any], what: str) -> Any:
         try:
-            return call()
+            return self._call(call)
         except Exception as error:  # of gRPC, of sockets, of the client's own
             reason = one_line(error) or type(error).__name__
             raise ModelLoadError(
@@ -95,7 +101,7 @@ class TritonRuntime:
     def _largest_batch(self, wire: Mapping[str, Any]) -> int | None:
         """Most rows of one request, where the server has Triton's extension that tells; else None."""
         try:
-            config = self._client.get_model_config(self.model, self.version, **wire)
+            config = self._call(lambda: self._client.get_model_config(self.model, self.version, **wire))
         except Exception:  # the extension is missing, which every server says in its own way
             return None
         config = config.get("config", config)
@@ -121,8 +127,10 @@ class TritonRuntime:
         form = {} if self._grpc else {"binary_data": self._binary}
         wanted = [self._library.InferRequestedOutput(item.name, **form) for item in self.info.outputs]
         try:
-            answer = self._client.infer(
-                self.model, inputs, model_version=self.version, outputs=wanted, **self._limits
+            answer = self._call(
+                lambda: self._client.infer(
+                    self.model, inputs, model_version=self.version, outputs=wanted, **self._limits
+                )
             )
         except Exception as error:
             raise PredictError(
@@ -136,7 +144,8 @@ class TritonRuntime:
         return found
 
     def close(self) -> None:
-        self._client.close()
+        self._thread.submit(self._client.close)
+        self._thread.shutdown()
 
 
 class TritonModel(NetworkModel):
