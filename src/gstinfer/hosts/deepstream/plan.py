@@ -160,7 +160,11 @@ class Planner:
         # The font's name is shared by all objects and outlives them, so that it comes from GLib's table of strings.
         text["font_name"], text["font_size"], text["font_color"] = glib().intern(b"Serif"), FONT_SIZE, WHITE
         text["set_bg_clr"], text["text_bg_clr"] = 1, BLACK
-        self.template = template[0]
+        self.template = template.tobytes()
+
+    def _records(self, count: int) -> NDArray[Any]:
+        """Objects with what all have in common. Bytes, as NumPy leaves the gaps between fields as they were."""
+        return np.frombuffer(bytearray(self.template * count), self.layout.object)
 
     def plan(self, reader: FrameReader, now: FrameResults, size: tuple[int, int], owned: Owned) -> FramePlan:
         """What brings a frame's metas from what was read to ``now``.
@@ -237,7 +241,7 @@ class Planner:
         # NaN compares as false, so that it goes with the empty ones.
         good = (clipped[:, 2] > clipped[:, 0]) & (clipped[:, 3] > clipped[:, 1]) & np.isfinite(box).all(1)
         rows, clipped = rows[good], clipped[good]
-        records = np.full(len(rows), self.template, self.layout.object)
+        records = self._records(len(rows))
         box = np.concatenate([clipped[:, :2], clipped[:, 2:] - clipped[:, :2]], 1)
         if now.obb is not None and self.layout.rotation:
             self._rotate(records, box, now.obb[rows], bounds)
@@ -347,7 +351,7 @@ class Planner:
 
     def _whole_frame(self, classes: Classifications, size: tuple[int, int], owned: Owned) -> NewObjects:
         """A full-frame classifier's object, as nvinfer makes it; the payload tells it from a detection."""
-        records = np.full(1, self.template, self.layout.object)
+        records = self._records(1)
         named = classes.named(None)
         label = (named.label or [""])[0]
         records["box"] = records["detector_box"] = (0, 0, *size)

@@ -126,10 +126,10 @@ class MetaWriter:
             add(frame, address, parent)
 
     def complete(self, address: int, record: Any, parent: int) -> None:
-        """Writes the fields of an appended object that pyservicemaker cannot reach: detector box, tracker box, mask, parent."""
+        """Writes the fields of an appended object that pyservicemaker reaches in part or not at all."""
         raw, fields = record.tobytes(), self.layout.object.fields
         assert fields is not None
-        for name in ("detector_box", "tracker_box", "tracker_confidence", "mask"):
+        for name in ("detector_box", "tracker_box", "tracker_confidence", "rect", "mask", "label"):
             kind, at = fields[name][:2]
             C.memmove(address + at, raw[at : at + kind.itemsize], kind.itemsize)
         C.c_uint64.from_address(address + fields["parent"][1]).value = parent
