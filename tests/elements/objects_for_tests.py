@@ -83,3 +83,13 @@ class Finder(Model):
         if not len(rows):
             return None
         return Detections([[columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]], [0.8], [2])
+
+
+class Corners(Model):
+    """Two objects, left top and right bottom."""
+
+    def predict(self, batch):
+        return [
+            Detections([[0, 0, f.width / 2, f.height / 2], [f.width / 2, f.height / 2, f.width, f.height]])
+            for f in batch
+        ]
