@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import CLIP, Gst, pipeline
+from common import CLIP, Gst, counts, pipeline
 
 import gstinfer
 from gstinfer.frames import FrameBatch
@@ -96,11 +96,14 @@ def run(streams: int, frames: int, want: list[int], load: int) -> None:
     # The element imports this file under a name of its own; both must share what is noted.
     sys.modules["correct_shared"] = sys.modules[__name__]
     SEEN.clear()
-    beside = None
+    beside, before = None, 0
     if load:
         beside = pipeline(load, f"pyinfer model={HERE}/networks.py:TableModel device=cuda:0 model-instance-id=load")
         beside.set_state(Gst.State.PLAYING)
-        time.sleep(12)
+        patience = time.monotonic() + 60
+        while min(counts(beside, load)) < 50 and time.monotonic() < patience:
+            time.sleep(0.1)
+        before = sum(counts(beside, load))
     made = pipeline(streams, "pyinfer model=correct_shared:Digest device=cuda:0 model-instance-id=check")
     made.set_state(Gst.State.PLAYING)
     bus, limit = made.get_bus(), time.monotonic() + 90
@@ -109,12 +112,13 @@ def run(streams: int, frames: int, want: list[int], load: int) -> None:
         if message is not None:
             print("error:", message.parse_error())
             break
+    ran = sum(counts(beside, load)) - before if beside is not None else 0
     made.set_state(Gst.State.NULL)
     if beside is not None:
         beside.set_state(Gst.State.NULL)
     bad = sum(value != want[number % len(want)] for number, value in SEEN)
     print(
-        f"bytes read in place, {streams} streams, {load} streams of load, context {os.environ.get('BENCH_CONTEXT', 'own')}: "
+        f"bytes read in place, {streams} streams, {load} streams of load ({ran} frames), context {os.environ.get('BENCH_CONTEXT', 'own')}: "
         f"{len(SEEN)} frames compared, {bad} differ",
         flush=True,
     )

@@ -26,11 +26,32 @@ def _yolo(name: str) -> Any:
     net.fuse(verbose=False)
     for part in net.modules():
         if hasattr(part, "export"):
-            # export: the detections alone. dynamic: anchors are part of each run; kept ones would be freed under the
-            # graphs of other batch sizes.
-            part.export = part.dynamic = True
+            # Exported networks return the detections alone.
+            part.export = True
+            _keep_anchors(part)
     net.metadata = {"task": "detect", "imgsz": [640, 640], "names": dict(enumerate(map(str, range(80)))), "end2end": True}
     return net
+
+
+def _keep_anchors(head: Any) -> None:
+    """Lets the head make its anchors once. It makes them anew for every batch size, and frees those that the graphs of
+    other sizes read."""
+    kept: dict[Any, Any] = {}
+    decode = head._get_decode_boxes
+
+    def fixed(outputs: Any) -> Any:
+        feature = outputs["feats"][0]
+        key = feature.device, feature.dtype, feature.shape[2:]
+        if key in kept:
+            head.anchors, head.strides = kept[key]
+            head.shape = feature.shape
+        else:
+            head.shape = None
+        boxes = decode(outputs)
+        kept[key] = head.anchors, head.strides
+        return boxes
+
+    head._get_decode_boxes = fixed
 
 
 def yolo26n() -> Any:

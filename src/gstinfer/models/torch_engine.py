@@ -95,7 +95,7 @@ class Engine:
     def _warm(self, pictures: Any) -> Mapping[str, Any]:
         """Runs as often as libraries need to choose their kernels."""
         torch = self.torch
-        choose = torch.backends.cudnn.flags(benchmark=True) if self.device.is_cuda else nullcontext()
+        choose = torch.backends.cudnn.flags(enabled=True, benchmark=True) if self.device.is_cuda else nullcontext()
         with choose:
             for _ in range(3 if self.device.is_cuda else 1):
                 outputs = self.program(pictures)
@@ -109,7 +109,7 @@ class Engine:
         graph = torch.cuda.CUDAGraph()
         # Other threads may decode video meanwhile: only this thread's calls are held to the rules of capture.
         with (
-            torch.backends.cudnn.flags(benchmark=True),
+            torch.backends.cudnn.flags(enabled=True, benchmark=True),
             torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"),
         ):
             outputs = self.program(pictures)
