@@ -147,7 +147,7 @@ def test_a_model_that_raises_keeps_what_was_made_before(gstinfer, folder):
         ([".", "--model", "models:box"], "it is a folder"),
         (["models.py", "--model", "models:box"], "models.py: it cannot be decoded"),
         (["test:wite", "--model", "models:box"], "did you mean 'white'"),
-        (["test:white?depth=3", "--model", "models:box"], "available: fps, frames, height, width"),
+        (["test:white?depth=3", "--model", "models:box"], "available: fps, frames, height, live, width"),
         (["gopher://x", "--model", "models:box"], "no kind of input 'gopher'"),
         (["test:white", "--model", "nope"], "no model 'nope'"),
         (["test:white", "--model", "models:nope"], "has no 'nope'"),

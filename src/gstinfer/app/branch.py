@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gstinfer
 from gstinfer.app import sinks, sources
+from gstinfer.app.counts import Clockwork, Counts
+from gstinfer.app.live import STALL_SECONDS, Connection
+from gstinfer.app.mosaic import Tile
 from gstinfer.app.pipeline import link, make
 from gstinfer.elements.base import BatchElement
-from gstinfer.elements.compat import Gst
+from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import GstInferError
 
-__all__ = ["Branch", "Counts"]
+__all__ = ["Branch"]
+
+RUNNING = ("connecting", "playing", "stalled")
 
 FIRST_FRAME_SECONDS = 10.0
 """Patience with a file whose decoder gives nothing, counted from the moment everything else is ready."""
@@ -28,46 +31,6 @@ STOP_SECONDS = 10.0
 """Patience with a stream that was asked to end."""
 
 
-class Counts:
-    """What came out of a stream.
-
-    Attributes:
-        frames: Frames behind the last analysing element.
-        objects: Objects by label, over all frames.
-        tracks: Ids seen.
-        first: Monotonic time of the first frame, or None.
-        last: Monotonic time of the last one, or None.
-    """
-
-    def __init__(self) -> None:
-        self.frames = 0
-        self.objects: Counter[str] = Counter()
-        self.tracks: set[int] = set()
-        self.first: float | None = None
-        self.last: float | None = None
-
-    def add(self, buffer: Any) -> None:
-        """Counts one buffer."""
-        self.last = time.monotonic()
-        if self.first is None:
-            self.first = self.last
-        self.frames += 1
-        results = gstinfer.read(buffer)
-        found = results.detections if results is not None else None
-        if results is None or found is None or results.inferred is False:
-            return
-        self.objects.update(found.named(None).label or [])
-        if found.tracker_id is not None:
-            self.tracks.update(i for i in found.tracker_id.tolist() if i >= 0)
-
-    @property
-    def fps(self) -> float:
-        """Frames per second between the first and the last frame."""
-        if self.first is None or self.last is None or self.last <= self.first:
-            return 0.0
-        return (self.frames - 1) / (self.last - self.first)
-
-
 class Branch:
     """The pipeline of one input.
 
@@ -77,12 +40,16 @@ class Branch:
         properties: Values by element factory and property name; ``None`` for a factory leaves that element out.
         publish: URLs that messages go to.
         max_frames: Frames after which the stream ends, or None.
+        attempts: Failures in a row after which a camera counts as failed; see ``live.Connection``.
+        tile: Its place in a picture of many, or None.
+        updated: Told (spec, error or empty) after each attempt to exchange the model, on the polling thread.
 
     Attributes:
-        state: ``"ready"``, ``"playing"``, ``"ended"`` or ``"failed"``.
-        error: Why it failed, or None.
+        state: ``"ready"``, ``"connecting"``, ``"playing"``, ``"stalled"``, ``"ended"`` or ``"failed"``.
+        error: Why it failed, or empty.
         warnings: What elements warned of, once each.
         written: Whether ``output`` was written.
+        dropped: Frames of a live source that went because newer ones came before there was room.
     """
 
     def __init__(
@@ -92,13 +59,19 @@ class Branch:
         properties: Mapping[str, Mapping[str, Any] | None],
         publish: Sequence[str],
         max_frames: int | None,
+        *,
+        attempts: int | None = None,
+        tile: Tile | None = None,
+        updated: Callable[[str, str], None] = lambda spec, error: None,
     ) -> None:
         self.source, self.output, self.max_frames = source, output, max_frames
+        self.attempts, self.tile, self.updated = attempts, tile, updated
         self.properties, self.publish = properties, publish
         self.counts, self.facts = Counts(), sources.Facts()
         self.state, self.error = "ready", ""
         self.warnings: list[str] = []
         self.written = False
+        self.dropped = 0
         self.stats: dict[str, dict[str, Any]] = {}
         # A file of that name is replaced only by one that is complete.
         self._part = None if output is None else output.with_name(f".{output.name}.part")
@@ -111,10 +84,21 @@ class Branch:
         self._since = float("inf")
         self._deadline: float | None = None
         self._missing = ""
+        self._connection: Connection | None = None
+        self._queue: Any = None
+        self._arrived = 0
+        self._last_arrival = 0.0
+        self._entry, self._exit = Clockwork(), Clockwork()
+        self._polling = threading.Lock()
 
     @property
     def running(self) -> bool:
-        return self.state == "playing"
+        return self.state in RUNNING
+
+    @property
+    def element(self) -> Any:
+        """The pyinfer of a running branch, or None."""
+        return self._elements[0] if self.running and self._elements else None
 
     @property
     def expected(self) -> int | None:
@@ -136,17 +120,24 @@ class Branch:
         except GstInferError as error:
             self._end(str(error))
             return
-        self.state = "playing"
+        self.state = "connecting"
+        self._since = self._last_arrival = time.monotonic()
         if self.pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
             self.poll()
             if self.running:
                 self._end("the pipeline cannot start")
+            return
         self._since = time.monotonic()
 
     def _build(self) -> None:
         pipeline = self.pipeline = Gst.Pipeline.new(None)
+        if self.source.kind == "rtsp":
+            self._connection = Connection(pipeline, self.source.target, self.attempts)
+            self._queue = self._connection.queue
+        else:
+            self._queue = sources.build(pipeline, self.source, self._nothing_found)
         chain = [
-            sources.build(pipeline, self.source, self._nothing_found),
+            self._queue,
             make(pipeline, "videoconvert"),
             make(pipeline, "videoflip", video_direction="auto"),
         ]
@@ -161,27 +152,52 @@ class Branch:
             self._elements.append(element)
         self._elements[0].set_property("stream-id", self.source.stream_id)
         chain += self._elements
-        entry = chain[0].get_static_pad("src")
-        entry.add_probe(Gst.PadProbeType.BUFFER, self._limit)
-        chain[-1].get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, self._count)
-        if self._part is None:
+        both = Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM
+        if self.source.live:
+            self._queue.connect("overrun", self._leaked)
+        self._queue.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, self._arrive)
+        self._queue.get_static_pad("src").add_probe(both, self._limit)
+        chain[-1].get_static_pad("src").add_probe(both, self._count)
+        if self.tile is not None:
+            self._sinks = self.tile.build(pipeline, self.properties.get("pyoverlay") or {})
+            self._elements.append(self._sinks[1])
+        elif self._part is None:
             self._sinks = sinks.nowhere(pipeline)
         else:
             self._sinks = sinks.video_file(pipeline, self._part, self.properties.get("pyoverlay") or {})
             self._elements.append(self._sinks[1])
         link(*chain, self._sinks[0])
 
+    def _arrive(self, pad: Any, info: Any) -> Any:
+        self._arrived += 1
+        self._last_arrival = time.monotonic()
+        return Gst.PadProbeReturn.OK
+
+    def _leaked(self, queue: Any) -> None:
+        self.dropped += 1
+
     def _limit(self, pad: Any, info: Any) -> Any:
         """Ends the stream behind the last frame that is wanted: EOS in the frame's own thread, so in its place."""
+        if not info.type & Gst.PadProbeType.BUFFER:
+            self._entry.event(info.get_event())
+            return Gst.PadProbeReturn.OK
         if self._stopping.is_set() or self._passed == self.max_frames:
             pad.push_event(Gst.Event.new_eos())
             return Gst.PadProbeReturn.DROP
         self._passed += 1
+        if not self._entry.order(info.get_buffer().pts):
+            self._warn("its timestamps run backwards now and then; such frames are inferred, and left out of video files")
         return Gst.PadProbeReturn.OK
 
     def _count(self, pad: Any, info: Any) -> Any:
+        if not info.type & Gst.PadProbeType.BUFFER:
+            self._exit.event(info.get_event())
+            return Gst.PadProbeReturn.OK
         try:
-            self.counts.add(info.get_buffer())
+            buffer = info.get_buffer()
+            self.counts.add(buffer)
+            if self.source.live:
+                self._exit.age(self.pipeline, buffer.pts)
         except GstInferError as error:
             # An exception out of a probe would drop the frame.
             self._warn(str(error))
@@ -195,21 +211,41 @@ class Branch:
         if self._deadline is None:
             self._deadline = time.monotonic() + STOP_SECONDS
         self._stopping.set()
-        if self.pipeline is not None:
+        if self._connection is None and self.pipeline is not None:
             self.pipeline.send_event(Gst.Event.new_eos())
 
     def poll(self) -> None:
-        """Takes what the pipeline said meanwhile; never waits."""
-        bus = self.pipeline.get_bus() if self.pipeline is not None else None
-        while bus is not None and self.running and (message := bus.pop()) is not None:
-            if message.type == Gst.MessageType.ERROR:
+        """Takes what the pipeline said meanwhile; never waits. Any thread; where another one is at it, nothing happens."""
+        if not self._polling.acquire(blocking=False):
+            return
+        try:
+            bus = self.pipeline.get_bus() if self.pipeline is not None else None
+            while bus is not None and self.running and (message := bus.pop()) is not None:
+                self._take(message)
+            if self.running:
+                self._watch()
+        finally:
+            self._polling.release()
+
+    def _take(self, message: Any) -> None:
+        types = Gst.MessageType
+        if message.type == types.ERROR:
+            if self._connection is not None and self._connection.owns(message.src):
+                self._connection.error(*message.parse_error())
+            elif message.src is self.pipeline or message.src.has_as_ancestor(self.pipeline):
                 self._fail(self._reason(message), message.src in self._sinks)
-            elif message.type == Gst.MessageType.WARNING and isinstance(message.src, BatchElement):
-                self._warn(message.parse_warning()[0].message)
-            elif message.type == Gst.MessageType.EOS:
-                self._finished()
-        if self.running:
-            self._watch()
+            # else it is a word of a connection that is gone
+        elif message.type == types.WARNING and isinstance(message.src, BatchElement):
+            self._warn(message.parse_warning()[0].message)
+        elif message.type == types.EOS:
+            self._finished()
+        elif message.type == types.LATENCY:
+            self.pipeline.recalculate_latency()
+        elif message.type == types.ELEMENT:
+            structure = structure_of(message)
+            if structure.get_name() == "gstinfer-model-updated":
+                failed = structure.get_value("status")
+                self.updated(structure.get_value("model"), structure.get_value("reason") or "it failed" if failed else "")
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -217,12 +253,32 @@ class Branch:
 
     def _watch(self) -> None:
         now = time.monotonic()
+        self.counts.mark(now)
+        connection = self._connection
+        if connection is not None:
+            if self._stopping.is_set() and not self._missing:
+                if not connection.ending:
+                    connection.end()
+            else:
+                connection.poll(now)
+                if connection.trouble and not connection.failed:
+                    self._warn(f"{connection.trouble}; trying again in {connection.wait:g} s")
+                self._missing = connection.failed
         if self._missing:
             self._fail(self._missing)
         elif self._deadline is not None and now > self._deadline:
             self._end(self.error or f"it did not end within {STOP_SECONDS:g} s; its files may be incomplete")
         elif not self._passed and not self.source.live and now > self._since + FIRST_FRAME_SECONDS:
             self._fail(f"it cannot be decoded: no frame came within {FIRST_FRAME_SECONDS:g} s")
+        if self.running:
+            self.state = self._present(now)
+
+    def _present(self, now: float) -> str:
+        if not self._arrived or (self._connection is not None and not self._connection.connected):
+            return "connecting"
+        silent = now > self._last_arrival + STALL_SECONDS
+        # With frames waiting it is the model that is slow, not the source.
+        return "stalled" if silent and not self._queue.get_property("current-level-buffers") else "playing"
 
     def _reason(self, message: Any) -> str:
         text = str(message.parse_error()[0].message)
@@ -254,6 +310,8 @@ class Branch:
             self._end(reason)
             return
         self._deadline = min(self._deadline or 1e12, time.monotonic() + FINISH_SECONDS)
+        if self._connection is not None:
+            self._connection.end()
         pad = self._sinks[0].get_static_pad("sink")
         # The pad may be busy with a frame: not in this thread, which watches the others too.
         threading.Thread(target=pad.send_event, args=(Gst.Event.new_eos(),), daemon=True).start()
@@ -262,10 +320,14 @@ class Branch:
         if self.state in ("ended", "failed"):
             return
         self.error, self.state = error, "failed" if error else "ended"
+        if self.tile is not None:
+            # Before the pipeline stops: its thread may wait for room in the mosaic.
+            self.tile.end()
         if self.pipeline is not None:
             self.stats = {element.get_factory().get_name(): element.stats() for element in self._elements}
             self.pipeline.set_state(Gst.State.NULL)
-            self.pipeline = None
+            self.pipeline = self._queue = None
+            self._elements, self._sinks = [], []
             if self._part is not None and self.output is not None and self._part.exists():
                 if self._complete and self.counts.frames:
                     self._part.replace(self.output)
@@ -277,3 +339,28 @@ class Branch:
         """Stops at once."""
         if self.running:
             self._end(self.error or "interrupted")
+
+    def report(self) -> dict[str, Any]:
+        """The stream as plain values: its state, rates, lag in seconds, losses, and its elements' ``stats``."""
+        elements = {e.get_factory().get_name(): e.stats() for e in list(self._elements)} if self.running else self.stats
+        own = elements.get("pyinfer", {})
+        lag, late = self._exit.lag(), self._exit.lag(0.95)
+        return {
+            "name": self.source.stream_id,
+            "source": self.source.text,
+            "state": self.state,
+            "error": self.error or (self._connection.trouble if self._connection is not None else "") or None,
+            "frames": self.counts.frames,
+            "inferred": self.counts.inferred,
+            "objects": sum(self.counts.objects.values()),
+            "fps": round(self.counts.recent_fps if self.running else self.counts.fps, 2),
+            "lag": None if lag is None else round(lag, 4),
+            "lag_p95": None if late is None else round(late, 4),
+            "skipped": own.get("late-skipped", 0),
+            "dropped": self.dropped + own.get("late-dropped", 0) + own.get("dropped", 0),
+            "errors": own.get("errors", 0),
+            "backward_pts": self._entry.backward,
+            "reconnects": 0 if self._connection is None else max(0, self._connection.connects - 1),
+            "output": None if self.output is None else str(self.output),
+            "elements": elements,
+        }

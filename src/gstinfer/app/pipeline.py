@@ -12,10 +12,12 @@ from gstinfer.errors import ConfigError, HostError
 __all__ = ["apt_hint", "link", "make"]
 
 _PACKAGES = {
+    "compositor": "gstreamer1.0-plugins-base",
     "decodebin": "gstreamer1.0-plugins-base",
     "h264parse": "gstreamer1.0-plugins-bad",
     "jpegparse": "gstreamer1.0-plugins-bad",
     "mp4mux": "gstreamer1.0-plugins-good",
+    "rtspsrc": "gstreamer1.0-plugins-good",
     "videobox": "gstreamer1.0-plugins-good",
     "videoconvert": "gstreamer1.0-plugins-base",
     "videoflip": "gstreamer1.0-plugins-good",

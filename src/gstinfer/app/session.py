@@ -5,17 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import gstinfer
 from gstinfer import registry
 from gstinfer.app import sinks, sources
 from gstinfer.app.branch import Branch
+from gstinfer.app.mosaic import Mosaic
+from gstinfer.app.sources import Source
 from gstinfer.elements import factories
-from gstinfer.errors import ConfigError, UnknownNameError
+from gstinfer.errors import ConfigError, HostError, ModelLoadError, UnknownNameError
 from gstinfer.model import ModelSpec
 from gstinfer.publish.worker import open_lease, publisher_for
 
@@ -24,13 +29,19 @@ __all__ = ["Job", "Session", "parse_settings", "stop_on_signals"]
 TICK = 0.05
 """Seconds between two looks at the pipelines."""
 
+SWAP_SECONDS = 120.0
+"""Patience with a model that loads."""
+
+KEPT = 100
+"""Streams that ended and are still listed, once others are added."""
+
 
 @dataclass
 class Job:
     """What ``gstinfer run`` is asked for.
 
     Attributes:
-        inputs: Files, ``file://`` addresses or ``test:PATTERN``.
+        inputs: Files, ``file://`` and ``rtsp://`` addresses or ``test:PATTERN``.
         model: Spec of the model.
         device: ``"auto"``, ``"cpu"`` or ``"cuda:N"``.
         settings: ``NAME=VALUE`` for pyinfer, ``ELEMENT.NAME=VALUE`` for the others.
@@ -38,6 +49,10 @@ class Job:
         output: MP4 file, or folder; None for no pictures.
         publish: URLs that messages go to.
         max_frames: Frames of each input after which it ends, or None.
+        tile: Whether ``output`` is one picture of all inputs.
+        stay: Whether the session goes on without any input, for those that are added.
+        attempts: Failures in a row after which a camera counts as failed; 0 for no end; None for five before its first frame
+            and no end after it.
     """
 
     inputs: Sequence[str]
@@ -48,6 +63,9 @@ class Job:
     output: str | None = None
     publish: Sequence[str] = field(default_factory=tuple)
     max_frames: int | None = None
+    tile: bool = False
+    stay: bool = False
+    attempts: int | None = None
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -96,11 +114,13 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
 class Session:
     """Runs a job. Everything that can be checked is checked when it is made.
 
+    ``add_source``, ``remove_source``, ``swap``, ``report`` and ``stop`` may be called from any thread while it runs.
+
     Args:
         job: What to run.
 
     Attributes:
-        branches: One per input.
+        branches: One per input, those that ended too.
         urls: Where messages go, each target once.
 
     Raises:
@@ -112,7 +132,7 @@ class Session:
         self.job = job
         settings = parse_settings(job.settings)
         inputs = sources.parse_all(job.inputs)
-        if not inputs:
+        if not inputs and not job.stay:
             raise ConfigError("there is no input", hint="name a file, or test:smpte")
         if job.max_frames is not None and job.max_frames < 1:
             raise ConfigError(f"max-frames={job.max_frames} is out of range", hint="use at least 1")
@@ -121,13 +141,14 @@ class Session:
         ModelSpec.parse(job.model)
         _refuse_idle(settings, job)
         if "stream_id" in settings["pyinfer"]:
-            if len(inputs) > 1:
+            if len(inputs) != 1:
                 raise ConfigError("--set stream-id would give several inputs one name", hint="leave it out")
             inputs = [replace(inputs[0], stream_id=settings["pyinfer"]["stream_id"])]
-        shared = {"model_instance_id": f"run-{id(self):x}"} if len(inputs) > 1 else {}
-        properties: dict[str, Mapping[str, Any] | None] = {
+        shared = {"model_instance_id": f"run-{id(self):x}"}
+        self._infer: dict[str, Any] = {"model": job.model, "device": job.device, **shared, **settings["pyinfer"]}
+        self._properties: dict[str, Mapping[str, Any] | None] = {
             **settings,
-            "pyinfer": {"model": job.model, "device": job.device, **shared, **settings["pyinfer"]},
+            "pyinfer": self._infer,
             "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
         }
         targets: dict[str, str] = {}
@@ -137,24 +158,45 @@ class Session:
         wishes = settings["pypublish"]
         self._writing = {"size": wishes["queue_size"]} if "queue_size" in wishes else {}
         self._writing |= {"append": True} if wishes.get("append") else {}
-        outputs = sinks.output_paths(job.output, inputs)
-        self.branches = [
-            Branch(source, output, properties, self.urls, job.max_frames) for source, output in zip(inputs, outputs)
-        ]
+        self._picture: Path | None = None
+        if job.tile:
+            if not job.output:
+                raise ConfigError("--tile writes one picture of all inputs; there is no --output", hint="-o FILE.mp4")
+            self._picture = sinks.output_paths(job.output, [Source("", "mosaic", "", "mosaic")])[0]
+            assert self._picture is not None
+            if any(source.kind == "file" and sinks.same_file(self._picture, source.target) for source in inputs):
+                raise ConfigError(f"{job.output!r} is an input and the output", hint="choose another name")
+        outputs = [None] * len(inputs) if job.tile else sinks.output_paths(job.output, inputs)
+        self.mosaic: Mosaic | None = None
+        self.branches = [self._branch(source, output) for source, output in zip(inputs, outputs)]
         self._stop = threading.Event()
         self._stop_sent = False
+        self._running = False
+        self._lock = threading.Lock()
+        self._updates: dict[str, str] = {}
+
+    def _branch(self, source: Source, output: Path | None) -> Branch:
+        return Branch(
+            source, output, self._properties, self.urls, self.job.max_frames,
+            attempts=self.job.attempts, updated=self._updated,
+        )  # fmt: skip
 
     @property
     def failed(self) -> list[Branch]:
         """The inputs that failed so far."""
         return [branch for branch in self.branches if branch.state == "failed"]
 
+    @property
+    def error(self) -> str:
+        """What failed apart from the inputs, or empty."""
+        return f"{str(self._picture)!r} cannot be written: {self.mosaic.error}" if self.mosaic and self.mosaic.error else ""
+
     def stop(self) -> None:
         """Ends all streams with their files finished; any thread, also from a signal handler."""
         self._stop.set()
 
     def run(self, tick: Callable[[Session], None] | None = None) -> bool:
-        """Runs until every stream ended.
+        """Runs until every stream ended, or with ``Job.stay`` until ``stop``.
 
         Args:
             tick: Called some twenty times a second, in the caller's thread.
@@ -170,16 +212,26 @@ class Session:
             for branch in self.branches:
                 branch.probe()
             ready = [branch for branch in self.branches if branch.state == "ready"]
-            for url in self.urls if ready else ():
+            for url in self.urls if ready or self.job.stay else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
                 stack.callback(open_lease(url, on_error=_told, on_warning=_told, **self._writing).close)
+            if self._picture is not None and (ready or self.job.stay):
+                live = self.job.stay or any(branch.source.live for branch in ready)
+                mosaic = self.mosaic = Mosaic(self._picture, live)
+                stack.callback(mosaic.close)
+                for branch in ready:
+                    branch.tile = mosaic.add(branch.source)
+                mosaic.start()
+                # Streams stop before their picture does.
+                stack.callback(self._abandon)
+            self._running = True
+            stack.callback(self._closed)
             for branch in ready:
                 if self._stop.is_set():
                     break
                 branch.start()
-            while any(branch.running for branch in self.branches):
-                for branch in self.branches:
-                    branch.poll()
+            while any(branch.running for branch in self.branches) or (self.job.stay and not self._stop.is_set()):
+                self.poll()
                 if self._stop.is_set() and not self._stop_sent:
                     self._stop_sent = True
                     for branch in self.branches:
@@ -188,11 +240,141 @@ class Session:
                     tick(self)
                 # A stop wakes the loop; after it the loop only waits for the files.
                 (threading.Event() if self._stop_sent else self._stop).wait(TICK)
-        return not self.failed
+        return not self.failed and not self.error
+
+    def poll(self) -> None:
+        """Takes what the pipelines said meanwhile; never waits."""
+        for branch in list(self.branches):
+            branch.poll()
+        if self.mosaic is not None:
+            self.mosaic.poll()
+
+    def find(self, name: str) -> Branch:
+        """The newest branch of a stream's name.
+
+        Raises:
+            UnknownNameError: No stream has it.
+        """
+        for branch in reversed(self.branches):
+            if branch.source.stream_id == name:
+                return branch
+        raise UnknownNameError("stream", name, {branch.source.stream_id for branch in self.branches})
+
+    def add_source(self, text: str, name: str = "") -> Branch:
+        """Adds an input to a running session, and starts it in the caller's thread.
+
+        Args:
+            text: As on the command line.
+            name: Of the stream; empty for one made from the input. The name of a stream that ended may be used again.
+
+        Raises:
+            ConfigError, HostError: The input is not known or cannot be opened, the name is taken, or the session does not run.
+        """
+        source = sources.parse(text)
+        with self._lock:
+            if not self._running or self._stop.is_set():
+                raise ConfigError("the session does not run", hint="add sources while run() is at work")
+            taken = {b.source.stream_id for b in self.branches if b.running or b.state == "ready"}
+            if name in taken:
+                raise ConfigError(f"a stream {name!r} is running already", hint="remove it first, or take another name")
+            chosen = name or next(n for n in _numbered(source.stream_id) if n not in taken)
+            source = replace(source, stream_id=chosen)
+            branch = self._branch(source, self._output(source))
+            branch.probe()
+            if branch.state == "failed":
+                raise HostError(f"{source.text}: {branch.error}")
+            if self.mosaic is not None:
+                branch.tile = self.mosaic.add(source)
+            ended = [b for b in self.branches if not b.running and b.state != "failed"]
+            for old in ended[:-KEPT]:
+                self.branches.remove(old)
+            self.branches.append(branch)
+            branch.start()
+        if branch.state == "failed":
+            raise HostError(f"{source.text}: {branch.error}")
+        return branch
+
+    def _output(self, source: Source) -> Path | None:
+        if not self.job.output or self.job.tile:
+            return None
+        if not Path(self.job.output).is_dir():
+            raise ConfigError(
+                f"{self.job.output!r} is one file, and an added source needs its own", hint="start with --output DIR/"
+            )
+        used = {branch.output for branch in self.branches}
+        for name in _numbered(source.stream_id):
+            path = sinks.output_paths(self.job.output, [replace(source, stream_id=name)])[0]
+            if path not in used:
+                return path
+        raise AssertionError("numbers do not end")
+
+    def remove_source(self, name: str) -> Branch:
+        """Ends one stream, its files finished; returns at once.
+
+        Raises:
+            UnknownNameError: No stream of that name.
+            ConfigError: It ended before.
+        """
+        branch = self.find(name)
+        if not branch.running:
+            raise ConfigError(f"the stream {name!r} is not running, it {branch.state}")
+        branch.stop()
+        return branch
+
+    def swap(self, model: str, patience: float = SWAP_SECONDS) -> None:
+        """Exchanges the model of all streams; returns when the new one runs.
+
+        Args:
+            model: Spec of the model.
+            patience: Seconds that it may take to load.
+
+        Raises:
+            ConfigError: The spec names nothing.
+            ModelLoadError: The new model cannot be loaded, or not in time; the old one runs on.
+        """
+        ModelSpec.parse(model)
+        element = next((e for b in self.branches if (e := b.element) is not None), None)
+        if element is None:
+            self._infer["model"] = model
+            return
+        self._updates.pop(model, None)
+        element.set_property("model", model)
+        deadline = time.monotonic() + patience
+        while model not in self._updates:
+            if time.monotonic() > deadline:
+                raise ModelLoadError(f"{model} was not loaded within {patience:g} s", hint="the old model runs on till then")
+            self.poll()
+            time.sleep(TICK / 2)
+        if reason := self._updates.pop(model):
+            raise ModelLoadError(reason)
+
+    def _updated(self, spec: str, error: str) -> None:
+        if not error:
+            self._infer["model"] = spec
+        self._updates[spec] = error
+
+    @property
+    def model(self) -> str:
+        """Spec of the model that runs, or of the one that will."""
+        return str(self._infer["model"])
+
+    def report(self) -> dict[str, Any]:
+        """The model and every stream, as plain values."""
+        return {"model": self.model, "streams": [branch.report() for branch in list(self.branches)]}
+
+    def _closed(self) -> None:
+        with self._lock:
+            self._running = False
 
     def _abandon(self) -> None:
         for branch in self.branches:
             branch.abandon()
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    for number in count(2):
+        yield f"{name}-{number}"
 
 
 def _told(error: object) -> None:

@@ -12,7 +12,7 @@ from gstinfer.app.sources import Source
 from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import ConfigError
 
-__all__ = ["nowhere", "output_paths", "video_file"]
+__all__ = ["NO_PREROLL", "encoder", "nowhere", "output_paths", "same_file", "video_file"]
 
 NO_PREROLL = {"async": False}
 """The muxer keeps everything until EOS, to write its index in front: a sink that waited for data would hold all of PLAYING."""
@@ -49,9 +49,14 @@ def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | N
             reason = "it is a folder" if path.is_dir() else f"no permission to write into {str(path.parent)!r}"
             raise ConfigError(f"{str(path)!r} cannot be written: {reason}", hint="choose another place")
         for source in sources:
-            if source.kind == "file" and path.exists() and os.path.exists(source.target) and path.samefile(source.target):
+            if source.kind == "file" and same_file(path, source.target):
                 raise ConfigError(f"{str(path)!r} is an input and the output", hint="choose another name")
     return list(paths)
+
+
+def same_file(path: Path, other: str) -> bool:
+    """Whether both are there and one."""
+    return path.exists() and os.path.exists(other) and path.samefile(other)
 
 
 def nowhere(pipeline: Any) -> list[Any]:
@@ -60,15 +65,27 @@ def nowhere(pipeline: Any) -> list[Any]:
 
 
 def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[Any]:
-    """Elements that draw the results and write H.264, 8-bit 4:2:0, into an MP4 file with its index in front.
-
-    Odd sizes get one black column or row, for the encoder only: it takes even sizes alone.
-    """
+    """Elements that draw the results and write an MP4 file; see ``encoder``."""
     chain = [
         make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0),
         make(pipeline, "pyoverlay", **overlay),
+        *encoder(pipeline, path),
+    ]
+    link(*chain[:3])
+    return chain
+
+
+def encoder(pipeline: Any, path: Path) -> list[Any]:
+    """Elements that write H.264, 8-bit 4:2:0, into an MP4 file with its index in front.
+
+    Odd sizes get one black column or row, for the encoder only: it takes even sizes alone. When the size changes in mid-stream,
+    later frames are scaled to the first one's, and frames whose time runs backwards are left out: MP4 can hold neither.
+    """
+    chain = [
         make(pipeline, "videoconvert"),
         make(pipeline, "capsfilter", caps="video/x-raw,format=I420"),
+        make(pipeline, "videoscale", add_borders=True),
+        make(pipeline, "capsfilter", caps="video/x-raw"),
         make(pipeline, "videobox"),
         make(pipeline, "x264enc", speed_preset="veryfast", **{"pass": "qual"}, quantizer=21),
         make(pipeline, "capsfilter", caps="video/x-h264,profile=high"),
@@ -76,10 +93,46 @@ def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[An
         make(pipeline, "mp4mux", faststart=True),
         make(pipeline, "filesink", location=str(path), sync=False, **NO_PREROLL),
     ]
-    box = chain[4]
-    box.get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, _make_even, box)
+    both = Gst.PadProbeType.EVENT_DOWNSTREAM | Gst.PadProbeType.BUFFER
+    chain[0].get_static_pad("sink").add_probe(both, _Fitting(chain[3]))
+    chain[4].get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, _make_even, chain[4])
     link(*chain)
     return chain
+
+
+class _Fitting:
+    """Brings a stream into what one MP4 track can hold: one size, and time that goes forward.
+
+    Args:
+        filter: Behind the scaler; gets the first frame's size.
+    """
+
+    def __init__(self, filter: Any) -> None:
+        self.filter: Any = filter
+        self.segment: Any = None
+        self.last = -1
+
+    def __call__(self, pad: Any, info: Any) -> Any:
+        if info.type & Gst.PadProbeType.BUFFER:
+            return self._buffer(info.get_buffer().pts)
+        event = info.get_event()
+        if event.type == Gst.EventType.SEGMENT:
+            self.segment = event.parse_segment().copy()
+        elif event.type == Gst.EventType.CAPS and self.filter is not None:
+            structure = structure_of(event.parse_caps(), 0)
+            width, height = structure.get_int("width")[1], structure.get_int("height")[1]
+            self.filter.set_property("caps", Gst.Caps.from_string(f"video/x-raw,width={width},height={height}"))
+            self.filter = None
+        return Gst.PadProbeReturn.OK
+
+    def _buffer(self, pts: int) -> Any:
+        if pts == Gst.CLOCK_TIME_NONE or self.segment is None:
+            return Gst.PadProbeReturn.OK
+        running = self.segment.to_running_time(Gst.Format.TIME, pts)
+        if running == Gst.CLOCK_TIME_NONE or running <= self.last:
+            return Gst.PadProbeReturn.DROP
+        self.last = running
+        return Gst.PadProbeReturn.OK
 
 
 def _make_even(pad: Any, info: Any, box: Any) -> Any:

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from gstinfer.app.live import RTSP_SCHEMES, check_url, entry_queue, without_password
 from gstinfer.app.pipeline import apt_hint, link, make
 from gstinfer.elements.compat import GLib, Gst, structure_of
 from gstinfer.errors import ConfigError, HostError, UnknownNameError
 
 __all__ = ["Facts", "Source", "build", "parse", "parse_all", "patterns", "probe"]
+
+TEST_OPTIONS = ("width", "height", "fps", "frames", "live")
 
 PROBE_SECONDS = 4
 """Patience with a file that says nothing about itself."""
@@ -26,11 +29,11 @@ class Source:
     """An input.
 
     Attributes:
-        text: As the user wrote it.
-        kind: ``"file"`` or ``"test"``.
-        target: Path or pattern.
+        text: As the user wrote it, but for a password.
+        kind: ``"file"``, ``"rtsp"`` or ``"test"``.
+        target: Path, address or pattern.
         stream_id: Its name, unique within a job.
-        options: Of a test picture: width, height, fps, frames.
+        options: Of a test picture: width, height, fps, frames, live.
     """
 
     text: str
@@ -42,7 +45,7 @@ class Source:
     @property
     def live(self) -> bool:
         """Whether frames come at their own pace and cannot be held back."""
-        return False
+        return self.kind == "rtsp" or bool(dict(self.options).get("live"))
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Facts:
 
 
 def parse(text: str) -> Source:
-    """Reads an input: a file's path, ``file://PATH``, or ``test:PATTERN``, also ``test:PATTERN?width=64&height=64``.
+    """Reads an input: a file's path, ``file://PATH``, ``rtsp://...`` or ``test:PATTERN?width=64&height=64``.
 
     Raises:
         ConfigError: Empty, or a test picture with options that do not fit.
@@ -77,8 +80,13 @@ def parse(text: str) -> Source:
         path = unquote(text[len("file://") :].removeprefix("localhost"))
         return Source(text, "file", path, _name(path))
     scheme = re.match(r"([a-z][a-z0-9+.-]*)://", text, re.IGNORECASE)
+    if scheme and scheme[1].lower() in RTSP_SCHEMES:
+        check_url(text)
+        parts = urlsplit(text)
+        return Source(without_password(text), "rtsp", text, _name(parts.path.strip("/") or str(parts.hostname)))
     if scheme:
-        raise UnknownNameError("kind of input", scheme[1], ["file", "test"], hint="name a file, or test:PATTERN")
+        known = ["file", *RTSP_SCHEMES, "test"]
+        raise UnknownNameError("kind of input", scheme[1], known, hint="name a file, or test:PATTERN")
     return Source(text, "file", text, _name(text))
 
 
@@ -112,8 +120,8 @@ def _test(text: str) -> Source:
         raise UnknownNameError("test pattern", pattern, known)
     options = []
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in ("width", "height", "fps", "frames"):
-            raise UnknownNameError("option of a test input", key, ["width", "height", "fps", "frames"])
+        if key not in TEST_OPTIONS:
+            raise UnknownNameError("option of a test input", key, TEST_OPTIONS)
         if not value.isdecimal() or not 0 < int(value) < 2**31:
             raise ConfigError(f"{key}={value!r} in {text!r} is not a positive number")
         options.append((key, int(value)))
@@ -133,6 +141,8 @@ def probe(source: Source) -> Facts:
     if source.kind == "test":
         options = dict(source.options)
         return Facts(fps=float(options.get("fps", 30)), frames=options.get("frames"))
+    if source.kind == "rtsp":
+        return Facts()
     path = source.target
     try:
         with open(path, "rb") as file:
@@ -211,7 +221,7 @@ def _mp4_complete(path: str) -> bool | None:
 
 
 def build(pipeline: Any, source: Source, nothing_found: Callable[[str], None]) -> Any:
-    """Adds the elements that decode a source.
+    """Adds the elements that decode a source; for a camera there is ``live.Connection``.
 
     Args:
         pipeline: The ``Gst.Pipeline``.
@@ -221,10 +231,13 @@ def build(pipeline: Any, source: Source, nothing_found: Callable[[str], None]) -
     Returns:
         The last element; raw video of any format in system memory comes out of it.
     """
-    queue = make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0)
+    queue = entry_queue(pipeline, source.live)
     if source.kind == "test":
         options = dict(source.options)
-        test = make(pipeline, "videotestsrc", pattern=source.target, num_buffers=options.get("frames", -1))
+        test = make(
+            pipeline, "videotestsrc",
+            pattern=source.target, num_buffers=options.get("frames", -1), is_live=source.live,
+        )  # fmt: skip
         size = f"width={options.get('width', 640)},height={options.get('height', 480)}"
         caps = make(pipeline, "capsfilter", caps=f"video/x-raw,{size},framerate={options.get('fps', 30)}/1")
         link(test, caps, queue)
