@@ -15,7 +15,7 @@ from gstinfer.settings import option
 
 __all__ = ["OpenVinoModel", "OpenVinoRuntime", "openvino_model"]
 
-PRECISIONS = ("float32", "auto")
+PRECISIONS = ("float32", "fastest")
 VIRTUAL = ("AUTO", "MULTI", "HETERO", "BATCH")
 """Targets that OpenVINO makes out of others."""
 
@@ -28,12 +28,12 @@ class OpenVinoRuntime:
         device: cpu; OpenVINO knows no CUDA.
         threads: Threads of one run on the CPU, 0 for one per core this process may use.
         target: OpenVINO's own name of a device: CPU, GPU, GPU.1, NPU, AUTO.
-        precision: float32, so that numbers are those of other runtimes, or auto for the device's own choice (bfloat16 on
-            some CPUs).
+        precision: float32, so that numbers are those of other runtimes, or fastest for the device's own choice, such as
+            bfloat16 on some CPUs.
 
     Raises:
         MissingDependencyError: openvino is not installed.
-        ConfigError: A CUDA device, or a target that OpenVINO does not see here.
+        ConfigError: A CUDA device, a target that OpenVINO does not see here, or threads of another target.
         ModelLoadError: The file is missing or broken.
     """
 
@@ -57,6 +57,8 @@ class OpenVinoRuntime:
                 f"target={target} was asked for, but OpenVINO {version} sees only {', '.join(available)} here",
                 hint="set target=CPU, or install the driver of the device",
             )
+        if threads and target != "CPU":
+            raise ConfigError(f"threads={threads} means nothing for target={target}", hint="leave it unset")
         settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
         if target == "CPU":
             settings["INFERENCE_NUM_THREADS"] = threads or cores()
@@ -96,7 +98,7 @@ class OpenVinoModel(NetworkModel):
 
     target = option(str, "CPU", "OpenVINO's own name of a device: CPU, GPU, GPU.1, NPU or AUTO")
     precision = option(
-        str, "float32", "Precision of the arithmetic; auto is the device's own choice", choices=PRECISIONS
+        str, "float32", "Precision of the arithmetic; fastest is the device's own choice", choices=PRECISIONS
     )
 
     def __init__(self, path: str, **options: Any) -> None:
