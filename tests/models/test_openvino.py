@@ -118,7 +118,7 @@ def test_threads_and_precision_reach_the_library(openvino, tmp_path, monkeypatch
 def test_a_target_that_is_not_there_is_never_replaced(openvino, tmp_path):
     if any(name.startswith("NPU") for name in openvino.Core().available_devices):
         pytest.skip("there is an NPU here")
-    with pytest.raises(ConfigError, match="target=NPU was asked for, but OpenVINO .* sees only .*CPU"):
+    with pytest.raises(ConfigError, match=r"target=NPU was asked for, but OpenVINO .* sees only .*CPU"):
         as_model(f"openvino:{oracle(tmp_path / 'o.onnx')}", target="NPU")
 
 

@@ -221,9 +221,10 @@ def _log(trt: Any) -> Any:
             self.warnings: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
-            if severity in (trt.ILogger.ERROR, trt.ILogger.INTERNAL_ERROR):
+            known = trt.ILogger.Severity
+            if severity in (known.ERROR, known.INTERNAL_ERROR):
                 self.errors.append(message)
-            elif severity == trt.ILogger.WARNING:
+            elif severity == known.WARNING:
                 self.warnings.append(message)
 
     return Log()
