@@ -31,7 +31,7 @@ def gproperties(options: dict[str, Option]) -> dict[str, tuple[Any, ...]]:
     for option in options.values():
         blurb = option.help
         if option.choices:
-            blurb += f" ({', '.join(option.choices)})"
+            blurb += f" ({', '.join(filter(None, option.choices))})"
         elif option.minimum is not None or option.maximum is not None:
             blurb += f" ({_bounds(option)})"
         default = option.unset if option.default is None and option.unset is not None else option.default
