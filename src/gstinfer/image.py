@@ -63,28 +63,61 @@ class PixelFormat:
     Attributes:
         name: GStreamer's name, such as ``"NV12"``.
         kind: ``"packed"`` (one H x W x C plane), ``"gray"`` (H x W), ``"nv"`` (Y and interleaved chroma) or
-            ``"planar"`` (Y, U, V at half size).
+            ``"planar"`` (Y, U and V).
         order: For packed formats the channel letters in memory order; for chroma the order of U and V.
+        subsampling: Pixels (across, down) that share one chroma sample.
+        depth: Bits of a sample; more than 8 lie in 16-bit words of little-endian order.
+        shift: Unused bits below the sample in such a word.
+        packing: Letters of a group in memory where Y, U and V alternate in one plane, such as ``"YUYV"``; else empty.
     """
 
     name: str
     kind: str
     order: str
+    subsampling: tuple[int, int] = (2, 2)
+    depth: int = 8
+    shift: int = 0
+    packing: str = ""
 
     @property
     def is_yuv(self) -> bool:
         return self.kind in ("nv", "planar")
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples are bytes and chroma, if any, is halved both ways: what is read and drawn on without a detour."""
+        return self.depth == 8 and not self.packing and (not self.is_yuv or self.subsampling == (2, 2))
+
+    @property
+    def dtype(self) -> str:
+        """NumPy name of a sample's type."""
+        return "uint8" if self.depth == 8 else "uint16"
+
+    @property
+    def to_byte(self) -> float:
+        """Factor from a sample to 0..255."""
+        return float(2.0 ** (8 - self.depth - self.shift))
+
     def plane_shapes(self, width: int, height: int) -> list[tuple[int, ...]]:
         """Shapes of the planes in pixels, chroma rounded up at odd sizes."""
-        half = ((height + 1) // 2, (width + 1) // 2)
+        across, down = self.subsampling
+        chroma = (-(-height // down), -(-width // across))
         if self.kind == "packed":
             return [(height, width, len(self.order))]
         if self.kind == "gray":
             return [(height, width)]
         if self.kind == "nv":
-            return [(height, width), (*half, 2)]
-        return [(height, width), half, half]
+            return [(height, width), (*chroma, 2)]
+        return [(height, width), chroma, chroma]
+
+    @property
+    def places(self) -> list[tuple[int, int, int]]:
+        """Of each plane: the memory plane it lies in, its first byte there, and bytes from pixel to pixel."""
+        if self.packing:
+            return [(0, self.packing.index(c), len(self.packing) // self.packing.count(c)) for c in "YUV"]
+        size = 1 if self.depth == 8 else 2
+        channels = {"packed": [len(self.order)], "gray": [1], "nv": [1, 2], "planar": [1, 1, 1]}[self.kind]
+        return [(number, 0, count * size) for number, count in enumerate(channels)]
 
 
 FORMATS: dict[str, PixelFormat] = {
@@ -100,18 +133,29 @@ FORMATS: dict[str, PixelFormat] = {
         PixelFormat("NV12", "nv", "UV"),
         PixelFormat("I420", "planar", "UV"),
         PixelFormat("YV12", "planar", "VU"),
+        PixelFormat("NV21", "nv", "VU"),
+        PixelFormat("YUY2", "planar", "UV", (2, 1), packing="YUYV"),
+        PixelFormat("UYVY", "planar", "UV", (2, 1), packing="UYVY"),
+        PixelFormat("YVYU", "planar", "UV", (2, 1), packing="YVYU"),
+        PixelFormat("Y42B", "planar", "UV", (2, 1)),
+        PixelFormat("Y444", "planar", "UV", (1, 1)),
+        PixelFormat("P010_10LE", "nv", "UV", depth=10, shift=6),
+        PixelFormat("I420_10LE", "planar", "UV", depth=10),
+        PixelFormat("I422_10LE", "planar", "UV", (2, 1), depth=10),
+        PixelFormat("Y444_10LE", "planar", "UV", (1, 1), depth=10),
     )
 }
+"""What the CPU reads in place, by name."""
 
 
 @dataclass
 class Image:
-    """One picture as planes of uint8, in place: nothing is copied to make one.
+    """One picture as planes, in place: nothing is copied to make one.
 
     Attributes:
         format: GStreamer's name of the layout, a key of ``FORMATS``.
-        planes: One array per plane, shaped as ``PixelFormat.plane_shapes`` says, with any row stride: NumPy views
-            on the CPU, objects with ``__cuda_array_interface__`` on a GPU.
+        planes: One array per plane, shaped as ``PixelFormat.plane_shapes`` says, with any strides, of uint8 (uint16 where a
+            sample has more than 8 bits): NumPy views on the CPU, objects with ``__cuda_array_interface__`` on a GPU.
         width: Pixels.
         height: Pixels.
         color: Matrix and range; ignored for RGB formats.

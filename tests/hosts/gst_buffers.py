@@ -38,8 +38,26 @@ def pattern(format: str, width: int, height: int) -> list[np.ndarray]:
         y, x = np.mgrid[: shape[0], : shape[1]]
         channels = [x, y, np.full_like(x, 7), x + y][: shape[2] if len(shape) == 3 else 1]
         plane = (np.stack(channels, -1) + 31 * number).astype(np.uint8)
-        planes.append(plane if len(shape) == 3 else plane[..., 0])
+        plane = plane if len(shape) == 3 else plane[..., 0]
+        layout = FORMATS[format]
+        if layout.depth > 8:
+            plane = (plane.astype(np.uint16) * 4 + 3) << layout.shift
+        planes.append(plane)
     return planes
+
+
+def memory_planes(format: str, planes: list[np.ndarray]) -> list[np.ndarray]:
+    """Planes as they lie in memory, as bytes: Y, U and V of YUY2 and its like alternate in one."""
+    packing = FORMATS[format].packing
+    if not packing:
+        return [p.reshape(len(p), -1).view(np.uint8) for p in planes]
+    groups = np.zeros((*planes[1].shape, 4), np.uint8)
+    odd = planes[0].shape[1] % 2
+    luma = np.pad(planes[0], ((0, 0), (0, odd))).reshape(len(planes[0]), -1, 2)
+    first = packing.index("Y")
+    groups[..., first], groups[..., first + 2] = luma[..., 0], luma[..., 1]
+    groups[..., packing.index("U")], groups[..., packing.index("V")] = planes[1], planes[2]
+    return [groups.reshape(len(groups), -1)]
 
 
 def make_buffer(

@@ -23,28 +23,30 @@ Pixels = NDArray[np.uint8]
 
 def blank(name: str, width: int, height: int, *, pad: int = 0, color: ColorInfo | None = None) -> Image:
     """A dark picture, each row followed by ``pad`` bytes of 7 that nobody may touch."""
-    planes = []
-    for number, shape in enumerate(FORMATS[name].plane_shapes(width, height)):
+    planes, layout = [], FORMATS[name]
+    for number, shape in enumerate(layout.plane_shapes(width, height)):
         channels = shape[2] if len(shape) == 3 else 1
-        memory = np.full((shape[0], shape[1] * channels + pad), 7, np.uint8)
-        strides = (memory.strides[0], channels, 1)[: len(shape)] if channels > 1 else (memory.strides[0], 1)
+        memory = np.full((shape[0], shape[1] * channels + pad), 7, layout.dtype)
+        size = memory.itemsize
+        strides = (memory.strides[0], channels * size, size)[: len(shape)] if channels > 1 else memory.strides
         plane = np.lib.stride_tricks.as_strided(memory, shape, strides)
-        plane[...] = 128 if number else 50
+        plane[...] = (128 if number else 50) / layout.to_byte
         planes.append(plane)
     return Image(name, tuple(planes), width, height, color or ColorInfo())
 
 
 def rgb_of(image: Image) -> Pixels:
     """The picture as H x W x 3, chroma repeated; written down anew so that the package does not judge itself."""
-    planes, order = image.planes, image.layout.order
+    order, (across, down) = image.layout.order, image.layout.subsampling
+    planes = [np.floor(p * image.layout.to_byte) for p in image.planes]
     if image.layout.kind == "packed":
-        return np.dstack([planes[0][..., order.index(letter)] for letter in "RGB"])
+        return np.dstack([planes[0][..., order.index(letter)] for letter in "RGB"]).astype(np.uint8)
     if image.layout.kind == "gray":
-        return np.dstack([planes[0]] * 3)
+        return np.dstack([planes[0]] * 3).astype(np.uint8)
     first, second = (planes[1][..., 0], planes[1][..., 1]) if image.layout.kind == "nv" else planes[1:]
     u, v = ((first, second) if order == "UV" else (second, first))
     height, width = planes[0].shape
-    u, v = (np.repeat(np.repeat(c, 2, 0), 2, 1)[:height, :width] - 128.0 for c in (u, v))
+    u, v = (np.repeat(np.repeat(c, down, 0), across, 1)[:height, :width] - 128.0 for c in (u, v))
     y = planes[0].astype(float)
     if not image.color.full_range:
         y, u, v = (y - 16) * 255 / 219, u * 255 / 224, v * 255 / 224

@@ -22,6 +22,7 @@ from gstinfer.results import (
 
 Make = Callable[..., Any]
 
+HALVED = sorted(n for n, layout in FORMATS.items() if not layout.is_yuv or layout.subsampling == (2, 2))
 SHAPES = Style(show_labels=False, show_ids=False, show_confidence=False, line_width=2)
 NOTHING = Mask(0, 0, np.zeros((0, 0), bool))
 
@@ -68,13 +69,25 @@ def turned() -> FrameResults:
     )
 
 
-@pytest.mark.parametrize("name", sorted(FORMATS))
+@pytest.mark.parametrize("name", HALVED)
 @pytest.mark.parametrize("scene", [shapes, turned])
 def test_shapes_on_every_format(name: str, scene: Make, make_picture: Make, as_rgb: Make, golden: Make) -> None:
     image = make_picture(name, 192, 128, pad=13)
     Overlay().draw(image, scene(), SHAPES)
     kind = {"packed": "rgb", "gray": "gray", "nv": "nv", "planar": "planar"}[image.layout.kind]
     golden(as_rgb(image), f"{scene.__name__}_{kind}")
+
+
+@pytest.mark.parametrize("name", sorted(set(FORMATS) - set(HALVED)))
+@pytest.mark.parametrize("scene", [shapes, turned])
+def test_other_chroma_is_drawn_at_full_size(name: str, scene: Make, make_picture: Make, as_rgb: Make) -> None:
+    image, plain = make_picture(name, 192, 128, pad=13), make_picture("RGB", 192, 128)
+    plain.planes[0][...] = as_rgb(image)[0, 0]
+    for picture in (image, plain):
+        Overlay().draw(picture, scene(), SHAPES)
+    a, b = (as_rgb(p).astype(int).reshape(128, 96, 2, 3).mean(2) for p in (image, plain))
+    assert np.abs(a - b).mean() < 1.5 and (np.abs(a - b).max(-1) > 40).mean() < 0.01
+    assert np.abs(a - np.array(as_rgb(image)[0, 0])).max() > 100
 
 
 @pytest.mark.parametrize("color", [ColorInfo("bt709"), ColorInfo("bt601", True), ColorInfo("bt709", True)], ids=str)

@@ -11,6 +11,7 @@ from gstinfer.image import FORMATS, ColorInfo, Image
 from gstinfer.preprocess import Preprocessing, prepare, reference, to_array
 
 COLORS = [ColorInfo(m, r) for m in ("bt601", "bt709", "bt2020") for r in (False, True)]
+YUV = [name for name, layout in FORMATS.items() if layout.is_yuv]
 SIZES = [(1, 1), (1, 7), (2, 2), (5, 3), (161, 121), (128, 72)]
 
 
@@ -19,8 +20,8 @@ def picture(name: str, size: tuple[int, int], color: ColorInfo | None = None, ex
     import cv2
 
     generator = np.random.default_rng(seed)
-    planes = []
-    for shape in FORMATS[name].plane_shapes(*size):
+    planes, layout = [], FORMATS[name]
+    for shape in layout.plane_shapes(*size):
         rough = generator.integers(16, 236, (4, 4, *shape[2:]), np.uint8)
         smooth = cv2.resize(rough, shape[1::-1], interpolation=cv2.INTER_LINEAR).reshape(shape)
         row = int(np.prod(shape[1:]))
@@ -29,6 +30,10 @@ def picture(name: str, size: tuple[int, int], color: ColorInfo | None = None, ex
         item = shape[2] if len(shape) == 3 else 1
         strides = (memory.strides[0], item, 1)[: len(shape)]
         planes.append(np.lib.stride_tricks.as_strided(memory, shape, strides))
+        if layout.depth > 8:
+            planes[-1] = (planes[-1].astype(np.uint16) * 4 + 1) << layout.shift
+        elif layout.packing:
+            planes[-1] = np.repeat(memory, 2, 1)[:, ::2][:, : shape[1]]
     return Image(name, tuple(planes), *size, color or ColorInfo())
 
 
@@ -42,11 +47,15 @@ def natural(name: str, size: tuple[int, int], color: ColorInfo | None = None) ->
     rgb = cv2.resize(rough, size, interpolation=cv2.INTER_LINEAR).reshape(height, width, 3)
     matrix = reference.yuv_matrix(color)
     yuv = (rgb - matrix[:, 3]) @ np.linalg.inv(matrix[:, :3]).T
-    even = np.pad(yuv, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
-    half = even.reshape(even.shape[0] // 2, 2, even.shape[1] // 2, 2, 3).mean((1, 3))
-    y, u, v = (np.rint(np.clip(p, 0, 255)).astype(np.uint8) for p in (yuv[..., 0], half[..., 1], half[..., 2]))
-    planes = {"NV12": (y, np.stack([u, v], -1)), "I420": (y, u, v), "YV12": (y, v, u)}
-    return Image(name, planes[name], width, height, color)
+    layout = FORMATS[name]
+    across, down = layout.subsampling
+    whole = np.pad(yuv, ((0, -height % down), (0, -width % across), (0, 0)), mode="edge")
+    small = whole.reshape(whole.shape[0] // down, down, whole.shape[1] // across, across, 3).mean((1, 3))
+    y, u, v = (
+        np.rint(np.clip(p, 0, 255) / layout.to_byte).astype(layout.dtype) for p in (yuv[..., 0], small[..., 1], small[..., 2])
+    )
+    u, v = (u, v) if layout.order == "UV" else (v, u)
+    return Image(name, (y, np.stack([u, v], -1)) if layout.kind == "nv" else (y, u, v), width, height, color)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> int:
@@ -65,7 +74,7 @@ def test_to_array_is_the_reference_at_any_size_and_stride(name, size, color, ext
 
 
 @pytest.mark.parametrize("color", COLORS, ids=str)
-@pytest.mark.parametrize("name", ["NV12", "I420", "YV12"])
+@pytest.mark.parametrize("name", YUV)
 def test_matrix_and_range_are_honoured(name, color):
     image = picture(name, (64, 48), color)
     for wanted in ("rgb", "bgr", "gray"):
@@ -130,9 +139,9 @@ def test_padded_rows(name, shape, stride):
 @pytest.mark.parametrize("quality", ["fast", "exact"])
 @pytest.mark.parametrize("resize", ["letterbox", "letterbox-topleft", "stretch"])
 @pytest.mark.parametrize("size", [*SIZES, (200, 30)])
-@pytest.mark.parametrize("name", ["RGB", "BGRx", "GRAY8", "NV12", "I420"])
+@pytest.mark.parametrize("name", ["RGB", "BGRx", "GRAY8", "NV12", "I420", "NV21", "YUY2", "Y444", "P010_10LE", "I422_10LE"])
 def test_prepare_is_the_reference(name, size, resize, quality, shift):
-    fast = name in ("NV12", "I420") and quality == "fast"
+    fast = name in YUV and quality == "fast"
     image = natural(name, size) if fast else picture(name, size, extra=int(shift) % 4)
     spec = Preprocessing((64, 48), resize, scale=shift, quality=quality, mean=(1, 2, 3), std=(2, 4, 8))
     got, transforms = prepare([image], spec)
@@ -145,7 +154,7 @@ def test_prepare_is_the_reference(name, size, resize, quality, shift):
 
 @pytest.mark.parametrize("color", COLORS, ids=str)
 def test_fast_and_exact_agree_on_large_frames(color):
-    for name in ("NV12", "I420", "YV12"):
+    for name in YUV:
         image = natural(name, (641, 363), color)
         fast, _ = prepare([image], Preprocessing((320, 320), scale=1.0))
         exact, _ = prepare([image], Preprocessing((320, 320), scale=1.0, quality="exact"))

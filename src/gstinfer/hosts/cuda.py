@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["MAP_CUDA", "CudaHost", "Plane", "planes_of"]
 
 MAP_CUDA = 1 << 17
+READ_FORMATS = (*(name for name, layout in FORMATS.items() if layout.is_plain), "P010_10LE")
 """``GST_MAP_CUDA``: ``GST_MAP_FLAG_LAST << 1``."""
 
 
@@ -206,7 +207,7 @@ class CudaHost:
     passthrough = False
 
     def __init__(self, caps: Any, stream: HostStream, *, write_meta: str = "auto", cuda: bool = True) -> None:
-        self.format = VideoFormat.of(caps, (*FORMATS, "P010_10LE"))
+        self.format = VideoFormat.of(caps, READ_FORMATS)
         self.metas = MetaCodec(write_meta)
         self.stream = stream
         self.cuda = cuda

@@ -243,18 +243,17 @@ def plane_views(
     height: int,
     offsets: Sequence[int],
     strides: Sequence[int],
-) -> tuple[NDArray[np.uint8], ...]:
+) -> tuple[NDArray[Any], ...]:
     """One array per plane over a mapped buffer, shaped as ``PixelFormat.plane_shapes`` says; nothing is copied.
 
     Raises:
         HostError: The planes do not fit into the buffer or their rows overlap.
     """
-    flat = np.asarray(mapping)
-    views = []
-    for number, shape in enumerate(FORMATS[format].plane_shapes(width, height)):
-        offset, stride = int(offsets[number]), int(strides[number])
-        pixel = shape[2] if len(shape) == 3 else 1
-        row = shape[1] * pixel
+    layout, views = FORMATS[format], []
+    flat, word = np.asarray(mapping), np.dtype(layout.dtype)
+    for number, (shape, (source, first, step)) in enumerate(zip(layout.plane_shapes(width, height), layout.places)):
+        offset, stride = int(offsets[source]) + first, int(strides[source])
+        row = (shape[1] - 1) * step + (shape[2] if len(shape) == 3 else 1) * word.itemsize
         end = offset + (shape[0] - 1) * stride + row
         if stride < row or offset < 0 or end > mapping.size:
             raise HostError(
@@ -262,6 +261,6 @@ def plane_views(
                 f"{stride}, {row} bytes a row, {end} bytes needed, {mapping.size} in the buffer",
                 hint="the buffer does not match its caps; put videoconvert before this element",
             )
-        steps = (stride, pixel, 1) if len(shape) == 3 else (stride, 1)
-        views.append(np.ndarray(shape, np.uint8, flat, offset, steps))
+        steps = (stride, step, word.itemsize) if len(shape) == 3 else (stride, step)
+        views.append(np.ndarray(shape, word, flat, offset, steps))
     return tuple(views)

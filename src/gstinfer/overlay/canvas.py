@@ -1,17 +1,21 @@
-"""Draws on the planes of a picture in place, whatever its format: full-size planes and half-size chroma alike."""
+"""Draws on the planes of a picture in place, whatever its format: full-size planes and half-size chroma alike.
+
+Planes that OpenCV cannot draw on (samples of 10 bits, Y and chroma that alternate in one plane, chroma halved one way only)
+are drawn as 8-bit copies; of those, what the drawing changed is written back, and every other sample stays as it was.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
-from gstinfer.image import Image
+from gstinfer.image import Image, PixelFormat
 from gstinfer.overlay.color import RGB, plane_values
 
 __all__ = ["Canvas"]
@@ -30,8 +34,45 @@ class _Plane(NamedTuple):
     shift: int
 
 
+class _Copy:
+    """Bytes to draw on in a plane's place.
+
+    Args:
+        plane: Samples.
+        layout: Their format.
+        size: (width, height) of the picture, where the plane is smaller by a factor other than two both ways.
+    """
+
+    def __init__(self, plane: NDArray[Any], layout: PixelFormat, size: tuple[int, int] | None) -> None:
+        self.plane, self.factor, self.group = plane, layout.to_byte, layout.subsampling
+        made = np.array(plane, order="C")
+        if layout.depth > 8:
+            # Rounded down, so that going back never overflows.
+            made = (made >> (layout.depth - 8 + layout.shift)).astype(np.uint8)
+        if size is not None:
+            across, down = layout.subsampling
+            made = made.repeat(down, 0).repeat(across, 1)[: size[1], : size[0]].copy()
+        self.pixels: Pixels = made
+        self.before = made.copy()
+
+    def write(self) -> None:
+        """Brings what was drawn into the plane."""
+        import cv2
+
+        drawn, changed = self.pixels, self.pixels != self.before
+        if drawn.shape != self.plane.shape:
+            (height, width), (across, down) = self.plane.shape, self.group
+            edge = (0, height * down - drawn.shape[0], 0, width * across - drawn.shape[1], cv2.BORDER_REPLICATE)
+            drawn, marks = (
+                cv2.resize(cv2.copyMakeBorder(p, *edge), (width, height), interpolation=cv2.INTER_AREA)
+                for p in (drawn, changed.astype(np.uint8) * 255)
+            )
+            changed = marks > 0
+        self.plane[changed] = drawn[changed] if self.factor == 1 else np.rint(drawn[changed] / self.factor)
+
+
 class Canvas:
-    """A picture to draw on; a context manager, so that planes OpenCV cannot write into are written back at its end.
+    """A picture to draw on; a context manager, as copies are written back at its end.
 
     Coordinates are pixels of the picture; what lies outside is left out.
 
@@ -47,10 +88,12 @@ class Canvas:
             )
         self.width, self.height = image.size
         self.format, self.color = image.format, image.color
-        self.step = 2 if image.layout.is_yuv else 1
+        layout = image.layout
+        halved = layout.is_yuv and layout.subsampling == (2, 2)
+        self.step = 2 if halved else 1
         self._colors: dict[RGB, tuple[tuple[int, ...], ...]] = {}
-        self._back: list[tuple[Pixels, Pixels]] = []
-        self._planes = [_Plane(self._drawable(p), int(i > 0)) for i, p in enumerate(image.planes)]
+        self._back: list[_Copy] = []
+        self._planes = [_Plane(self._drawable(p, layout), int(halved and i > 0)) for i, p in enumerate(image.planes)]
 
     def __enter__(self) -> Canvas:
         return self
@@ -58,18 +101,19 @@ class Canvas:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for plane, copy in self._back:
-            plane[...] = copy
+        for copy in self._back:
+            copy.write()
 
-    def _drawable(self, plane: Pixels) -> Pixels:
-        """The plane, or a copy where its strides are none that OpenCV writes through."""
+    def _drawable(self, plane: NDArray[Any], layout: PixelFormat) -> Pixels:
+        """The plane, or a copy where it is none that OpenCV writes through."""
         channels = plane.shape[2] if plane.ndim == 3 else 1
         inner = plane.strides[1:] == ((channels, 1) if plane.ndim == 3 else (1,))
-        if inner and plane.strides[0] >= plane.shape[1] * channels:
+        whole = plane.shape[:2] == (self.height, self.width) or self.step == 2
+        if layout.depth == 8 and inner and plane.strides[0] >= plane.shape[1] * channels and whole:
             return plane
-        copy = np.ascontiguousarray(plane)
-        self._back.append((plane, copy))
-        return copy
+        copy = _Copy(plane, layout, (self.width, self.height) if not whole else None)
+        self._back.append(copy)
+        return copy.pixels
 
     def _values(self, rgb: RGB) -> tuple[tuple[int, ...], ...]:
         values = self._colors.get(rgb)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
-from gstinfer.image import ColorInfo, Image
+from gstinfer.image import ColorInfo, Image, PixelFormat
 from gstinfer.preprocess import reference
 
 if TYPE_CHECKING:
@@ -33,12 +33,13 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[str, Pixels] = {}
 
-    def take(self, use: str, shape: tuple[int, ...]) -> Pixels:
-        count = math.prod(shape)
+    def take(self, use: str, shape: tuple[int, ...], itemsize: int = 1) -> NDArray[Any]:
+        """An array of uint8, or of uint16 for an item size of 2."""
+        count = math.prod(shape) * itemsize
         buffer = self.buffers.get(use)
         if buffer is None or buffer.size < count:
             buffer = self.buffers[use] = np.empty(count, np.uint8)
-        return buffer[:count].reshape(shape)
+        return buffer[:count].view(np.uint8 if itemsize == 1 else np.uint16).reshape(shape)
 
 
 _scratch = _Scratch()
@@ -79,29 +80,40 @@ def _convert(image: Image, color: str, box: tuple[int, int, int, int]) -> Pixels
 
     x1, y1, x2, y2 = box
     layout, planes = image.layout, image.planes
-    first = planes[0][y1:y2, x1:x2]
     if not layout.is_yuv:
-        return _recolor(first, layout.order, color)
+        return _recolor(planes[0][y1:y2, x1:x2], layout.order, color)
     if color == "gray":
+        first = _bytes(planes[0][y1:y2, x1:x2], layout)
         return first if image.color.full_range else cv2.LUT(first, _luma_table(image.color))
-    # A chroma sample holds for 2 x 2 pixels, so the box is widened to even corners and cut after.
-    ex, ey = x1 & ~1, y1 & ~1
-    luma, chroma = planes[0][ey:y2, ex:x2], [p[ey // 2 : (y2 + 1) // 2, ex // 2 : (x2 + 1) // 2] for p in planes[1:]]
+    # A chroma sample holds for several pixels, so the box is widened to whole samples and cut after.
+    across, down = layout.subsampling
+    ex, ey = x1 // across * across, y1 // down * down
+    luma = _bytes(planes[0][ey:y2, ex:x2], layout)
+    chroma = [_bytes(p[ey // down : -(-y2 // down), ex // across : -(-x2 // across)], layout) for p in planes[1:]]
     height, width = luma.shape
-    if layout.kind == "nv" and image.color == ColorInfo() and height % 2 == 0 and width % 2 == 0:
+    if layout.name == "NV12" and image.color == ColorInfo() and height % 2 == 0 and width % 2 == 0:
         code = cv2.COLOR_YUV2RGB_NV12 if color == "rgb" else cv2.COLOR_YUV2BGR_NV12
         whole = cv2.cvtColorTwoPlane(luma, chroma[0], code)
     else:
         u, v = _chroma(layout.order, chroma)
-        double = (2 * u.shape[1], 2 * u.shape[0])
+        whole_size = (across * u.shape[1], down * u.shape[0])
         big = [
-            cv2.resize(c, double, dst=_scratch.take(use, double[::-1]), interpolation=cv2.INTER_NEAREST)
+            cv2.resize(c, whole_size, dst=_scratch.take(use, whole_size[::-1]), interpolation=cv2.INTER_NEAREST)
             for use, c in (("u", u), ("v", v))
         ]
         merged = _scratch.take("merged", (height, width, 3))
         cv2.merge([luma, *(c[:height, :width] for c in big)], merged)
         whole = cv2.transform(merged, _matrix(image.color, color))
     return whole[y1 - ey :, x1 - ex :]
+
+
+def _bytes(samples: NDArray[Any], layout: PixelFormat) -> Pixels:
+    """Samples as bytes, as they are where they are bytes side by side."""
+    import cv2
+
+    if layout.depth > 8:
+        return cv2.convertScaleAbs(samples, alpha=layout.to_byte)
+    return np.ascontiguousarray(samples) if layout.packing else samples
 
 
 def _chroma(order: str, chroma: Sequence[Pixels]) -> tuple[Pixels, Pixels]:
@@ -166,26 +178,27 @@ def _picture(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pi
             return _resized(_convert(image, "gray", box), (width, height), "resized")
         small = _resized(image.planes[0][y : y + h, x : x + w], (width, height), "resized")
         return _recolor(small, layout.order, spec.color)
-    if not fast or (x | y) & 1 or min(w, h, width, height) < SMALL:
+    across, down = layout.subsampling
+    if not fast or x % across or y % down or min(w, h, width, height) < SMALL:
         return _resized(_convert(image, spec.color, box), (width, height), "resized")
-    luma = _resized(image.planes[0][y : y + h, x : x + w], (width, height), "luma")
+    luma = _bytes(_resized(image.planes[0][y : y + h, x : x + w], (width, height), "luma"), layout)
     if spec.color == "gray":
         return luma if image.color.full_range else cv2.LUT(luma, _luma_table(image.color))
     planes = [
-        _resized(p[y // 2 : (y + h + 1) // 2, x // 2 : (x + w + 1) // 2], (width, height), f"chroma-{n}")
-        for n, p in enumerate(image.planes[1:])
+        _bytes(_resized(p[y // down : -(-(y + h) // down), x // across : -(-(x + w) // across)], (width, height), use), layout)
+        for use, p in zip(("chroma-0", "chroma-1"), image.planes[1:])
     ]
     merged = _scratch.take("merged", (height, width, 3))
     cv2.merge([luma, *_chroma(layout.order, planes)], merged)
     return cv2.transform(merged, _matrix(image.color, spec.color), dst=_scratch.take("picture", (height, width, 3)))
 
 
-def _resized(pixels: Pixels, size: tuple[int, int], use: str) -> Pixels:
+def _resized(pixels: NDArray[Any], size: tuple[int, int], use: str) -> NDArray[Any]:
     import cv2
 
     if pixels.shape[1::-1] == size:
         return pixels
-    target = _scratch.take(use, (size[1], size[0], *pixels.shape[2:]))
+    target = _scratch.take(use, (size[1], size[0], *pixels.shape[2:]), pixels.itemsize)
     return cv2.resize(pixels, size, dst=target, interpolation=cv2.INTER_LINEAR)
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
 from gstinfer.image import ColorInfo, Image, PixelFormat
 from gstinfer.preprocess import Preprocessing, reference
@@ -76,7 +77,16 @@ def plane_layout(plane: Any) -> tuple[int, tuple[int, ...]]:
 def fixed_row(
     layout: PixelFormat, color: ColorInfo, strides: Sequence[tuple[int, ...]], spec: Preprocessing
 ) -> NDArray[np.void]:
-    """What the rows of all pictures of one format, colour and pitch have in common."""
+    """What the rows of all pictures of one format, colour and pitch have in common.
+
+    Raises:
+        ConfigError: A format that only the CPU reads.
+    """
+    if not layout.is_plain:
+        raise ConfigError(
+            f"pixel format {layout.name} is not read on a GPU",
+            hint="put cudaconvert ! video/x-raw(memory:CUDAMemory),format=NV12 before this element",
+        )
     row = np.zeros((), ROW)
     row["pitch"] = strides[0][0], strides[-1][0]
     row["step"] = strides[0][1], strides[-1][1]

@@ -38,8 +38,9 @@ def yuv_matrix(color: ColorInfo, order: str = "rgb") -> NDArray[np.float64]:
 
 
 def to_array(image: Image, color: str = "rgb") -> NDArray[np.uint8]:
-    """One picture as H x W x 3 or, for ``"gray"``, H x W. A chroma sample holds for its 2 x 2 pixels."""
-    layout, planes = image.layout, [np.asarray(p) for p in image.planes]
+    """One picture as H x W x 3 or, for ``"gray"``, H x W. A chroma sample holds for all its pixels."""
+    layout = image.layout
+    planes = [np.asarray(p) if layout.depth == 8 else np.asarray(p) * layout.to_byte for p in image.planes]
     if layout.kind == "packed":
         rgb = np.stack([planes[0][..., layout.order.index(c)] for c in "RGB"], -1).astype(np.float64)
         values = rgb @ (0.299, 0.587, 0.114) if color == "gray" else rgb if color == "rgb" else rgb[..., ::-1]
@@ -51,7 +52,8 @@ def to_array(image: Image, color: str = "rgb") -> NDArray[np.uint8]:
     else:
         u, v = (planes[1][..., 0], planes[1][..., 1]) if layout.kind == "nv" else planes[1:]
         u, v = (v, u) if layout.order == "VU" else (u, v)
-        big = [c.repeat(2, 0).repeat(2, 1)[: image.height, : image.width] for c in (u, v)]
+        across, down = layout.subsampling
+        big = [c.repeat(down, 0).repeat(across, 1)[: image.height, : image.width] for c in (u, v)]
         values = np.stack([planes[0], *big, np.ones_like(planes[0])], -1).astype(np.float64)
         values = values @ yuv_matrix(image.color, color).T
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
