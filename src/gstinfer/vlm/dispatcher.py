@@ -60,7 +60,7 @@ class Dispatcher:
             call: The question.
             on_full: Where the mailbox is full: ``"drop-oldest"`` of the stream that has most there, ``"drop-newest"`` this
                 one, ``"wait"``.
-            given_up: Asked while waiting, whenever ``wake`` is called.
+            given_up: Asked again and again while waiting.
 
         Returns:
             Whether it was taken; False where waiting was given up, the call is not ended then.
@@ -71,7 +71,7 @@ class Dispatcher:
                 while len(self._waiting) >= self.size and not self._closed:
                     if given_up():
                         return False
-                    self._changed.wait()
+                    self._changed.wait(LOOK)
             elif len(self._waiting) >= self.size:
                 loser = call if on_full == "drop-newest" else self._oldest()
             if self._closed:

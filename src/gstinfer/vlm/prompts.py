@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -50,8 +50,8 @@ class Prompt:
         used = _fields(self.prompt, self.prompt_id) | _fields(self.system_prompt, f"{self.prompt_id}, system-prompt")
         return frozenset(used)
 
-    def fill(self, stream_id: str, cut: Cut) -> Prompt:
-        """The prompt for a span of a stream, with its placeholders filled in."""
+    def fill(self, stream_id: str, cut: Cut) -> tuple[str, str]:
+        """Question and system prompt for a span of a stream, placeholders filled in."""
         counts = sorted(cut.objects.items(), key=lambda item: (-item[1], item[0]))
         values = {
             "stream_id": stream_id,
@@ -60,9 +60,7 @@ class Prompt:
             "objects": ", ".join(f"{count} {label}" for label, count in counts) or "nothing",
             "labels": ", ".join(sorted(cut.objects)) or "nothing",
         }
-        return replace(
-            self, prompt=self.prompt.format_map(values), system_prompt=self.system_prompt.format_map(values)
-        )
+        return self.prompt.format_map(values), self.system_prompt.format_map(values)
 
 
 def _fields(text: str, where: str) -> set[str]:

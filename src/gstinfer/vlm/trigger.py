@@ -40,6 +40,8 @@ class Tracks:
 
     def ages(self, tracker_id: list[int], pts: int) -> list[float]:
         """Seconds that each object has been seen, -1 where it is not tracked."""
+        for track in [t for t, last in self._last.items() if pts - last > FORGET or pts < last]:
+            del self._first[track], self._last[track]
         ages = []
         for track in tracker_id:
             if track < 0:
@@ -48,8 +50,6 @@ class Tracks:
             first = self._first.setdefault(track, pts)
             self._last[track] = pts
             ages.append((pts - first) / 1e9)
-        for track in [t for t, last in self._last.items() if pts - last > FORGET or pts < last]:
-            del self._first[track], self._last[track]
         return ages
 
 

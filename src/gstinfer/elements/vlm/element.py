@@ -12,14 +12,17 @@ import json
 from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
-from gstinfer.elements.compat import GObject, Gst
-from gstinfer.elements.guard import report
+from gstinfer.elements.compat import GObject, Gst, GstBase
+from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.element import parse_arguments
 from gstinfer.elements.vlm.settings import VlmSettings
 from gstinfer.elements.vlm.stage import VlmStage
 from gstinfer.results import Text
 
 __all__ = ["PyVlm"]
+
+SERIALIZED = 1 << 2
+"""GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
 
 
 class PyVlm(BatchElement):
@@ -42,6 +45,13 @@ class PyVlm(BatchElement):
     }
 
     stage: Any
+    host: Any
+    settings: Any
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: Any = None
+        self.holding: bool | None = None
 
     def make_stage(self, settings: Any) -> VlmStage:
         return VlmStage(
@@ -69,10 +79,50 @@ class PyVlm(BatchElement):
         self.post_message(Gst.Message.new_element(self, structure))
         self.emit("result", stream_id, text.start or 0, text.end or 0, text.text)
 
+    @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
+    def do_generate_output(self) -> tuple[Any, Any]:
+        flow, buffer = GstBase.BaseTransform.do_generate_output(self)
+        if buffer is None or flow != Gst.FlowReturn.OK or not self.holds():
+            return flow, buffer
+        before, self.held = self.held, buffer
+        return flow, before
+
+    def holds(self) -> bool:
+        """Whether the newest frame is kept back; found out with the first frame."""
+        if self.holding is None:
+            query = Gst.Query.new_latency()
+            live = self.get_static_pad("sink").peer_query(query) and query.parse_latency()[0]
+            self.holding = self.settings.hold == "auto" and not live and not self.host.passthrough
+        return self.holding
+
     def before_event(self, event: Any) -> None:
-        if event.type == Gst.EventType.EOS and self.stage is not None:
-            self.stage.finish()
+        if self.stage is not None:
+            if event.type == Gst.EventType.EOS:
+                self.stage.finish()
+            if event.type == Gst.EventType.FLUSH_STOP:
+                self.held = None
+            elif event.type & SERIALIZED:
+                self.let_go()
         super().before_event(event)
+
+    def let_go(self) -> None:
+        """Pushes the frame that was kept back, with the answers that have come since."""
+        held, self.held = self.held, None
+        if held is None:
+            return
+        with self.host.open(held) as batch:
+            self.stage.deliver(batch)
+        self.get_static_pad("src").push(held)
+
+    @guard(False)
+    def do_start(self) -> bool:
+        self.holding = None
+        return bool(super().do_start())
+
+    @guard(False)
+    def do_stop(self) -> bool:
+        self.held = None
+        return bool(super().do_stop())
 
 
 PyVlm.declare()

@@ -72,8 +72,9 @@ class VlmSettings(Settings):
     hold = option(
         str,
         "auto",
-        "Keep one frame back, so that the last answers reach the last frame: auto where the source is not live",
-        choices=("auto", "yes", "no"),
+        "Keep the newest frame back until the next one, so that the last answers have a frame to go on: auto where the "
+        "source is not live and the memory not DeepStream's",
+        choices=("auto", "no"),
     )
     unique_id = option(int, 17, "Number of this element in the metadata", minimum=1)
     stream_id = option(str, "", "Name of the stream; empty for the one it has")

@@ -93,6 +93,7 @@ class VlmStage:
         self._told: set[str] = set()
         self._watching: Watch | None = None
         self._interrupted = False
+        self._draining: float | None = None
         self._schema: AnswerSchema | None = None
         self._latency = 0.0
 
@@ -237,16 +238,16 @@ class VlmStage:
             Flushed: Waiting for room was interrupted.
         """
         assert self.dispatcher is not None
-        filled = prompt.fill(stream.name, cut)
+        question, system = prompt.fill(stream.name, cut)
         segment = Segment(
             stream.name,
             cut.start,
             cut.end,
             tuple(picture for _, picture in cut.samples),
             tuple(pts for pts, _ in cut.samples),
-            filled.prompt,
-            filled.system_prompt,
-            filled.prompt_id,
+            question,
+            system,
+            prompt.prompt_id,
             self._schema.schema if self._schema is not None else None,
             cut.objects,
             tracker_id,
@@ -255,9 +256,13 @@ class VlmStage:
         with self._lock:
             stream.calls.add(call)
             self.counts["segments"] += 1
-        if not self.dispatcher.put(call, self.settings.on_full, lambda: self._interrupted):
-            call.finish("dropped", "flushed")
-            raise Flushed
+        if not self.dispatcher.put(call, self.settings.on_full, self._given_up):
+            call.finish("dropped", "flushed" if self._interrupted else "drained")
+            if self._interrupted:
+                raise Flushed
+
+    def _given_up(self) -> bool:
+        return self._interrupted or (self._draining is not None and time.monotonic() >= self._draining)
 
     def _objects(self, stream: _Stream, frame: Frame, pts: int) -> None:
         found = frame.results.detections
@@ -310,7 +315,6 @@ class VlmStage:
         stream: _Stream = call.key
         text = None
         with self._lock:
-            stream.calls.discard(call)
             self.counts[call.state] += 1
             self.counts["retries"] += call.retries
             if call.state == "answered":
@@ -323,11 +327,16 @@ class VlmStage:
                 self.counts[f"{call.state}-{call.reason}"] += 1
                 if call.segment.tracker_id is not None:
                     stream.objects.unanswered(call.segment.tracker_id)
-            self._lock.notify_all()
-        if text is not None:
-            self.answered(stream.name, text)
-        elif call.state == "failed":
-            self._tell(call.reason, call.error or PredictError(call.reason))
+        try:
+            if text is not None:
+                self.answered(stream.name, text)
+            elif call.state == "failed":
+                self._tell(call.reason, call.error or PredictError(call.reason))
+        finally:
+            # Last, so that the stream's end does not overtake what is told.
+            with self._lock:
+                stream.calls.discard(call)
+                self._lock.notify_all()
 
     def _text(self, call: Call) -> tuple[Text, list[Classifications]]:
         """The answer with everything that is known about it."""
@@ -364,15 +373,19 @@ class VlmStage:
 
     def finish(self) -> None:
         """The stream ends: the open segments are asked about, and answers are awaited for ``drain-timeout``."""
-        for stream in list(self._streams.values()):
-            cut = stream.sampler.finish()
-            if cut is not None and not self._interrupted:
-                self._cut(stream, cut)
-        with self._lock:
-            self._lock.wait_for(
-                lambda: self._interrupted or not any(s.calls for s in self._streams.values()),
-                self.settings.drain_timeout,
-            )
+        self._draining = time.monotonic() + self.settings.drain_timeout
+        try:
+            for stream in list(self._streams.values()):
+                cut = stream.sampler.finish()
+                if cut is not None and not self._interrupted:
+                    self._cut(stream, cut)
+            with self._lock:
+                self._lock.wait_for(
+                    lambda: self._interrupted or not any(s.calls for s in self._streams.values()),
+                    max(0.0, self._draining - time.monotonic()),
+                )
+        finally:
+            self._draining = None
         self._drop(list(self._streams.values()), "drained")
 
     def reset(self, stream_id: str) -> None:

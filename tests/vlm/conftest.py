@@ -1,0 +1,8 @@
+"""Frames of one colour, and the stand-in server."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
