@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class Mosaic:
         self._part = path.with_name(f".{path.name}.part")
         self.pipeline = Gst.Pipeline.new(None)
         self.error = ""
-        self.written = False
+        self.written = self.closed = self._finished = False
         self._lock = threading.Lock()
         self._tiles: list[Tile] = []
         self.frames = 0
@@ -93,34 +94,34 @@ class Mosaic:
             for name, value in (("xpos", x), ("ypos", y), ("width", width), ("height", height)):
                 tile.pad.set_property(name, value)
 
-    def poll(self) -> None:
-        """Takes what the pipeline said meanwhile."""
-        bus = self.pipeline.get_bus() if self.pipeline is not None else None
-        while bus is not None and (message := bus.pop()) is not None:
+    def poll(self, patience: float = 0.0) -> None:
+        """Takes what the pipeline said meanwhile; with patience, waits so long for its end."""
+        bus = self.pipeline.get_bus()
+        deadline = time.monotonic() + patience
+        while True:
+            wait = 0.0 if self._finished or self.error else max(0.0, deadline - time.monotonic())
+            message = bus.timed_pop(int(wait * Gst.SECOND))
+            if message is None:
+                return
             if message.type == Gst.MessageType.ERROR and not self.error:
                 self.error = str(message.parse_error()[0].message)
+            elif message.type == Gst.MessageType.EOS:
+                self._finished = True
             elif message.type == Gst.MessageType.LATENCY:
                 self.pipeline.recalculate_latency()
 
     def close(self) -> None:
         """Finishes the file."""
-        if self.pipeline is None:
+        if self.closed:
             return
-        self.poll()
-        finished = False
-        if not self.error:
-            if self._ground is not None:
-                self._ground.send_event(Gst.Event.new_eos())
-            wanted = Gst.MessageType.EOS | Gst.MessageType.ERROR
-            message = self.pipeline.get_bus().timed_pop_filtered(int(FINISH_SECONDS * Gst.SECOND), wanted)
-            finished = message is not None and message.type == Gst.MessageType.EOS
-            if message is not None and not finished:
-                self.error = str(message.parse_error()[0].message)
-            elif message is None:
-                self.error = f"it did not end within {FINISH_SECONDS:g} s"
+        self.closed = True
+        if self._ground is not None:
+            self._ground.send_event(Gst.Event.new_eos())
+        self.poll(FINISH_SECONDS)
         self.pipeline.set_state(Gst.State.NULL)
-        self.pipeline = None
-        if finished and self.frames:
+        if not self._finished and not self.error:
+            self.error = f"it did not end within {FINISH_SECONDS:g} s"
+        if self._finished and not self.error and self.frames:
             self._part.replace(self.path)
             self.written = True
         else:

@@ -1,4 +1,4 @@
-"""What a running job shows: a progress bar on a terminal, a line now and then elsewhere, a summary at the end."""
+"""What a running job shows: a table on a terminal, a line now and then elsewhere, a summary at the end."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
@@ -16,24 +16,29 @@ if TYPE_CHECKING:
     from gstinfer.app.branch import Branch
     from gstinfer.app.session import Session
 
-__all__ = ["Reporter", "step_times"]
+__all__ = ["Reporter", "live_table", "step_times"]
+
+STYLES = {"failed": "red", "stalled": "yellow", "connecting": "yellow", "ended": "dim"}
 
 LINE_SECONDS = 10.0
 """Between two lines where there is no terminal."""
 
 
-class _Rate(ProgressColumn):
-    """Frames, frames per second, and the seconds left where the end is known."""
-
-    def render(self, task: Any) -> Text:
-        branch: Branch = task.fields["branch"]
-        total = branch.expected
-        frames, fps = branch.counts.frames, branch.counts.fps
-        text = f"{frames}/{total}" if total else f"{frames}"
-        text += f" frames  {fps:.1f} fps"
-        if total and fps > 0:
-            text += f"  {max(0, total - frames) / fps:.0f} s left"
-        return Text(text)
+def live_table(session: Session) -> Table:
+    """One row per stream: state, frames, frames per second, lag and drops, and the seconds left where the end is known."""
+    table = Table(box=None, pad_edge=False)
+    for title in ("", "", "frames", "fps", "lag", "drops", ""):
+        table.add_column(title, justify="left" if not title else "right")
+    for branch in session.branches:
+        row = branch.report()
+        total, fps = branch.expected, row["fps"]
+        frames = f"{row['frames']}/{total}" if total else f"{row['frames']}"
+        lag = "" if row["lag"] is None else f"{row['lag']:.2f} s"
+        left = f"{max(0, total - row['frames']) / fps:.0f} s left" if total and fps > 0 and branch.running else ""
+        drops = str(row["dropped"] + row["skipped"])
+        cells = (row["name"], row["state"], frames, f"{fps:.1f}", lag, drops, left)
+        table.add_row(*(Text(str(cell), style=STYLES.get(row["state"], "")) for cell in cells))
+    return table
 
 
 class Reporter:
@@ -48,26 +53,24 @@ class Reporter:
         self.session = session
         self.errors = Console(stderr=True, soft_wrap=True, highlight=False)
         self.out = self.errors if to_stderr else Console(soft_wrap=True, highlight=False)
-        self._progress: Progress | None = None
-        self._tasks: dict[TaskID, Branch] = {}
+        self._live: Live | None = None
         self._next_line = time.monotonic() + LINE_SECONDS
         self._said: set[tuple[str, str]] = set()
 
     def __enter__(self) -> Reporter:
         if self.errors.is_terminal:
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False), BarColumn(), _Rate(), console=self.errors
-            )
-            for branch in self.session.branches:
-                task = self._progress.add_task(branch.source.stream_id, total=None, branch=branch)
-                self._tasks[task] = branch
-            self._progress.start()
+            # What the elements print must not be held back or styled.
+            self._live = Live(
+                console=self.errors, get_renderable=lambda: live_table(self.session), refresh_per_second=4,
+                redirect_stdout=False, redirect_stderr=False,
+            )  # fmt: skip
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.tick(self.session)
-        if self._progress is not None:
-            self._progress.stop()
+        if self._live is not None:
+            self._live.stop()
 
     def tick(self, session: Session) -> None:
         """Called while the session runs."""
@@ -76,20 +79,23 @@ class Reporter:
                 self._say("warning", branch, text)
             if branch.state == "failed":
                 self._say("error", branch, branch.error)
-        if self._progress is not None:
-            for task, branch in self._tasks.items():
-                self._progress.update(task, total=branch.expected, completed=branch.counts.frames)
-        elif time.monotonic() >= self._next_line:
+        if session.error:
+            self._tell("error", "", session.error)
+        if self._live is None and time.monotonic() >= self._next_line:
             self._next_line += LINE_SECONDS
             for branch in session.branches:
                 total = f" of {branch.expected}" if branch.expected else ""
                 counts = branch.counts
-                self._line(f"{branch.source.text}: {counts.frames}{total} frames, {counts.fps:.1f} fps")
+                state = "" if branch.state in ("playing", "ended") else f", {branch.state}"
+                self._line(f"{branch.source.text}: {counts.frames}{total} frames, {counts.recent_fps:.1f} fps{state}")
 
     def _say(self, kind: str, branch: Branch, text: str) -> None:
-        if (branch.source.text, text) not in self._said:
-            self._said.add((branch.source.text, text))
-            self._line(f"{kind}: {branch.source.text}: {text}")
+        self._tell(kind, f"{branch.source.text}: ", text)
+
+    def _tell(self, kind: str, where: str, text: str) -> None:
+        if (where, text) not in self._said:
+            self._said.add((where, text))
+            self._line(f"{kind}: {where}{text}")
 
     def _line(self, text: str) -> None:
         # No markup: a file's name may hold square brackets. One line: a name may hold line breaks.
@@ -118,9 +124,9 @@ class Reporter:
         for name, values in rows:
             table.add_row(Text(name), *values)
         self.out.print(table)
-        for branch in shown:
-            if branch.written:
-                self.out.print(f"wrote {branch.output}", markup=False)
+        mosaic = self.session.mosaic
+        for path in [b.output for b in shown if b.written] + ([mosaic.path] if mosaic and mosaic.written else []):
+            self.out.print(f"wrote {path}", markup=False)
         sys.stdout.flush()
 
 

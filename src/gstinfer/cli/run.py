@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 
 import click
 
@@ -13,7 +14,7 @@ __all__ = ["command"]
 
 
 @click.command("run")
-@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--model", "-m", required=True, metavar="SPEC", help="nanodet-coco, yolo.onnx, my_models:Yolo, file.py:Yolo.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
 @click.option(
@@ -25,6 +26,15 @@ __all__ = ["command"]
 @click.option("--jsonl", metavar="FILE|-", help="One JSON message a frame; - for standard output, with nothing else on it.")
 @click.option("--publish", multiple=True, metavar="URL", help="Another target for the messages. May be repeated.")
 @click.option("--max-frames", type=click.IntRange(min=1), metavar="N", help="End each input after N frames.")
+@click.option("--tile", is_flag=True, help="Write one picture of all inputs to --output.")
+@click.option("--control", metavar="SOCKET", help="Unix socket for gstinfer ctl.")
+@click.option("--rest", metavar="[HOST:]PORT", help="REST API, on this machine alone unless HOST says otherwise.")
+@click.option("--metrics", metavar="[HOST]:PORT", help="Counters for Prometheus.")
+@click.option("--stay", is_flag=True, help="Go on without any input, for those that --control or --rest add.")
+@click.option(
+    "--attempts", type=click.IntRange(min=0), metavar="N",
+    help="Failures in a row after which a camera counts as failed; 0 for never. Default: 5 until it gave a frame, then never.",
+)
 def command(
     inputs: tuple[str, ...],
     model: str,
@@ -35,18 +45,31 @@ def command(
     jsonl: str | None,
     publish: tuple[str, ...],
     max_frames: int | None,
+    tile: bool,
+    control: str | None,
+    rest: str | None,
+    metrics: str | None,
+    stay: bool,
+    attempts: int | None,
 ) -> None:
-    """Runs a model on each INPUT: a file (put -- before one that begins with a dash) or test:PATTERN.
+    """Runs a model on each INPUT: a file (put -- before one that begins with a dash), rtsp://... or test:PATTERN.
 
     Without --output, --jsonl and --publish it prints the summary only. Ctrl-C and SIGTERM finish the files. The exit code
     is 0 when every input was processed, 1 when any failed, 2 for a wrong command line.
     """
     try:
+        from gstinfer.app.control import ControlSocket
+        from gstinfer.app.metrics import MetricsServer
+        from gstinfer.app.rest import RestServer
         from gstinfer.app.session import Job, Session, stop_on_signals
     except ImportError as error:
         if error.name != "gi":
             raise
         raise MissingDependencyError("gi", purpose="GStreamer in Python; apt-get install python3-gst-1.0") from error
+    if not inputs and not stay:
+        raise click.UsageError("Missing argument 'INPUT...'.")
+    if stay and not (control or rest):
+        raise click.UsageError("--stay needs --control or --rest.")
     from gstinfer.cli.console import Reporter
     from gstinfer.publish.jsonl import stdout_alone
 
@@ -55,8 +78,20 @@ def command(
         urls.insert(0, "stdout:" if jsonl == "-" else f"file:{jsonl}")
     messages_on_stdout = any(url.startswith("stdout:") for url in urls)
     with stdout_alone() if messages_on_stdout else nullcontext():
-        session = Session(Job(inputs, model, device, settings, track, output, urls, max_frames))
-        with Reporter(session, to_stderr=messages_on_stdout) as reporter, stop_on_signals(session):
+        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts)
+        session = Session(job)
+        with ExitStack() as stack:
+            if control:
+                stack.callback(ControlSocket(session, control).close)
+            if rest:
+                server = RestServer(session, rest, os.environ.get("GSTINFER_TOKEN", ""))
+                stack.callback(server.close)
+                own = "is GSTINFER_TOKEN" if os.environ.get("GSTINFER_TOKEN") else server.token
+                click.echo(f"REST API at {server.url}, token {own}", err=True)
+            if metrics:
+                stack.callback(MetricsServer(session, metrics).close)
+            reporter = stack.enter_context(Reporter(session, to_stderr=messages_on_stdout))
+            stack.enter_context(stop_on_signals(session))
             good = session.run(reporter.tick)
         reporter.summary()
     sys.exit(0 if good else 1)
