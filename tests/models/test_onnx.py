@@ -107,6 +107,7 @@ def test_weights_in_a_file_that_is_missing(tmp_path):
 def test_cuda_is_never_replaced_by_the_cpu(tmp_path, monkeypatch):
     import onnxruntime
 
+    monkeypatch.setattr("gstinfer.gpu.device_count", lambda: 2)
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(ConfigError) as caught:
         as_model(str(oracle(tmp_path / "o.onnx")), device="cuda:1")
