@@ -34,6 +34,7 @@ BROAD_EXCEPTS = {
     "gstinfer.modelspec",  # the user's module
     "gstinfer.publish.worker",  # a thread ends
     "gstinfer.runner",  # the user's model, on a thread
+    "gstinfer.shadow",  # the user's model, on a thread
     "gstinfer.swap",  # the user's model, on a thread
     "gstinfer.vlm.backend",  # the user's class
     "gstinfer.vlm.dispatcher",  # a model, on a thread

@@ -19,7 +19,7 @@ LAYERS = (
     ("frames", "registry"),
     ("model", "modelbase", "modelspec", "reload", "stage"),
     ("models", "runner", "trackers", "overlay", "publish", "vlm"),
-    ("swap", "watchdog"),
+    ("shadow", "swap", "watchdog"),
     ("hosts",),
     ("elements/stage",),
     ("elements",),

@@ -63,14 +63,16 @@ class PyInfer(BatchElement):
             Device.parse(settings.device)
         elif not gpu.device_count():
             settings.device = "cpu"
-        stage = ObjectStage if settings.process_mode == 2 else InferStage
-        return stage(
+        kind = ObjectStage if settings.process_mode == 2 else InferStage
+        stage = kind(
             settings,
             {**self.chosen(n for n in self.model_options if n in self.wishes), **parse_arguments(settings.model_args)},
             lambda error: report(self, error, "warning"),
             self.lateness.late,
             self.model_updated,
         )
+        stage.shadow_report = self.post_shadow
+        return stage
 
     def offered_hosts(self) -> tuple[str, ...]:
         device = self.settings.device if self.settings is not None else self.wishes.get("device", "auto")
@@ -127,6 +129,8 @@ class PyInfer(BatchElement):
         began = time.monotonic_ns()
         flow = super().do_transform_ip(buffer)
         self.lateness.took(time.monotonic_ns() - began)
+        if flow == Gst.FlowReturn.OK:
+            self.stage.wrote()
         return flow
 
     @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
@@ -162,6 +166,10 @@ class PyInfer(BatchElement):
     def post_stats(self) -> None:
         """Puts ``stats`` on the bus as an element message. Any thread."""
         self.post_message(Gst.Message.new_element(self, to_structure("gstinfer-stats", self.stats())))
+
+    def post_shadow(self, stats: dict[str, float]) -> None:
+        """Puts the comparison with ``shadow-model`` on the bus as an element message. Any thread."""
+        self.post_message(Gst.Message.new_element(self, to_structure("gstinfer-shadow", stats)))
 
     @guard(False)
     def do_stop(self) -> bool:

@@ -61,6 +61,7 @@ class FramesInFlight:
                 pending.finish()
         except DropFrame:
             return DROPPED, None
+        self.element.stage.wrote()
         return Gst.FlowReturn.OK, buffer
 
     def drain(self) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
+from gstinfer.geometry import RESIZES
 from gstinfer.settings import Settings, option
 
 __all__ = ["MODEL_SETTINGS", "OBJECT_SETTINGS", "InferSettings", "class_ids"]
@@ -40,6 +41,13 @@ class InferSettings(Settings):
         "Keyword arguments for the model: key=value, key=value; a change applies to the next model",
         mutable=True,
     )
+    shadow_model = option(
+        str,
+        "",
+        "A second model on a share of the frames: stats and the bus tell how it differs, nothing of it is published",
+        mutable=True,
+    )
+    shadow_share = option(float, 0.1, "Share of the frames that shadow-model sees", minimum=0, maximum=1, mutable=True)
     model_watch = option(bool, False, "Load the model again when its file has new content")
     device = option(str, "auto", "Where the model runs: auto (where the frames are), cpu, cuda or cuda:N")
     batch_size = option(int, 0, "Most frames in one batch; 0 for one of each stream", minimum=0, maximum=1024)
@@ -81,7 +89,7 @@ class InferSettings(Settings):
         str,
         "",
         "How a frame becomes the input; empty for the model's own",
-        choices=("", "letterbox", "letterbox-topleft", "stretch"),
+        choices=("", *RESIZES),
     )
     pad_value = option(int, None, "Grey level of the padding; -1 for the model's own", minimum=0, maximum=255, unset=-1)
     color = option(str, "", "Channel order of the input; empty for the model's own", choices=("", "rgb", "bgr", "gray"))

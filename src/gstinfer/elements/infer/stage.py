@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,7 @@ from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.reload import UserFunction
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
+from gstinfer.shadow import Shadow, release_shadow, share_shadow
 from gstinfer.swap import ModelSwap, Watch
 from gstinfer.watchdog import Watchdog
 
@@ -127,6 +129,9 @@ class InferStage:
         self._swap: ModelSwap | None = None
         self._watching: list[Watch] = []
         self._watchdog: Watchdog | None = None
+        self.shadow: Shadow | None = None
+        self.shadow_report: Callable[[dict[str, float]], None] = lambda stats: None
+        self.write_seconds, self._left = 0.0, 0.0
         self.callback = Callback(settings.callback) if settings.callback else None
         self._excluded = class_ids(settings.filter_out_class_ids)
         self._refuse()
@@ -139,6 +144,8 @@ class InferStage:
     def start(self) -> None:
         """Loads the model, unless the device waits for the caps (``device=auto`` where a GPU may be)."""
         ModelSpec.parse(self.settings.model)
+        if self.settings.shadow_model:
+            self._check_shadow(self.settings.shadow_model)
         if self.callback is not None:
             self.callback.load()
         if self.settings.device != "auto":
@@ -173,7 +180,31 @@ class InferStage:
         self._swap = ModelSwap(self.runner, self._swapped)
         if settings.watchdog:
             self._watchdog = Watchdog(self.runner, settings.watchdog, self.notify)
+        self._cast_shadow(settings.shadow_model)
         self._watch()
+
+    def _check_shadow(self, spec: str) -> None:
+        ModelSpec.parse(spec)
+        if self.settings.process_mode == 2:
+            raise ConfigError("shadow-model compares results of whole frames; it does not apply to process-mode=2")
+
+    def _cast_shadow(self, spec: str) -> None:
+        """Puts another second model, or none, in the place of the one before."""
+        before, self.shadow = self.shadow, None
+        key = self.settings.model_instance_id
+        if before is not None:
+            release_shadow(key, before)
+        if not spec or self.runner is None:
+            return
+        values = {"model": spec, "confidence_threshold": self.settings.confidence_threshold}
+        device = self.runner.config.device
+
+        def load() -> LoadedModel:
+            loaded = build_model(InferSettings(**values), {})
+            loaded.load(device)
+            return loaded
+
+        self.shadow = share_shadow(key, spec, lambda: Shadow(spec, load, self.notify, lambda s: self.shadow_report(s)))
 
     def process(self, batch: FrameBatch) -> None:
         self.submit(batch).finish()
@@ -230,11 +261,19 @@ class InferStage:
                     frame.results = results
             self._abandon(pending)
             self._failed(batch, error)
+        self._left = time.monotonic()
+
+    def wrote(self) -> None:
+        """The results of the batch that was finished last are on its buffer now."""
+        self.write_seconds += time.monotonic() - self._left
 
     def _deliver(self, pending: Pending, results: Sequence[tuple[Result, ...]], model: str) -> None:
         """Takes what the model said about what was submitted."""
+        shadow = self.shadow
         for frame, result in zip(pending.batch, results):
             frame.results = self._annotated(frame.results, frame.stream_id, result, model)
+            if shadow is not None:
+                shadow.offer(frame, result, self.settings.shadow_share)
         self.counts["inferred"] += len(pending.batch)
 
     def _complete(self, pending: Pending) -> None:
@@ -289,6 +328,13 @@ class InferStage:
         Raises:
             ConfigError: The model cannot take it.
         """
+        if name == "shadow_share":
+            return
+        if name == "shadow_model":
+            if value:
+                self._check_shadow(value)
+            self._cast_shadow(value)
+            return
         loaded = self.runner.model if self.runner is not None else None
         if loaded is None:
             return
@@ -399,6 +445,7 @@ class InferStage:
             self._watchdog.close()
         if self._swap is not None:
             self._swap.close()
+        self._cast_shadow("")
         lane, self.lane = self.lane, None
         runner, self.runner = self.runner, None
         if lane is not None:
@@ -413,4 +460,7 @@ class InferStage:
             found.update(self.runner.stats())
             if self.runner.model is not None:
                 found.update({f"objects-{k}": v for k, v in self.runner.model.dropped.items()})
+            found["write-seconds"] = self.write_seconds
+        if (shadow := self.shadow) is not None:
+            found.update({f"shadow-{k}": v for k, v in shadow.stats().items()})
         return found
