@@ -82,26 +82,66 @@ class DeviceDecoder:
         """
         # A score that is no number passes: sanitising counts it.
         wanted = ~(rows[..., 4] < thresholds.confidence) & (rows[..., 6] != 0)
-        results = []
-        for picked, mask, transform in zip(rows, wanted, transforms):
-            found = picked[mask]
-            if not len(found):
-                results.append(Detections.empty())
-                continue
-            class_id = np.rint(np.nan_to_num(found[:, 5], nan=-1, posinf=-1, neginf=-1)).clip(-1, 2**31 - 256)
-            class_id = class_id.astype(np.int32)
-            if found[0, 6] < 0:
-                order = nms(found[:, :4], found[:, 4], class_id, thresholds)
-            elif self.head.end2end:
-                order = np.argsort(-found[:, 4], kind="stable")[: thresholds.limit]
+        found = rows[wanted]
+        if not len(found):
+            return [Detections.empty() for _ in transforms]
+        counts = wanted.sum(1)
+        ends = np.cumsum(counts).tolist()
+        box, score = found[:, :4], found[:, 4]
+        class_id = np.rint(np.nan_to_num(found[:, 5], nan=-1, posinf=-1, neginf=-1)).clip(-1, 2**31 - 256)
+        class_id = class_id.astype(np.int32)
+        moved = _to_frames(box, counts, transforms)
+        plain = self._plain(found, ends)
+        results, start = [], 0
+        for end, transform in zip(ends, transforms):
+            part = slice(start, end)
+            if plain and end - start <= thresholds.limit:
+                order: Any = part
             else:
-                dirty = ~np.isfinite(found[:, :5]).all(1) | (found[:, 4] > 1.001)
-                dirty |= (found[:, 2:4] <= found[:, :2]).any(1)
-                # As nms does: dirty rows come last and do not count, sanitising drops them by reason.
-                order = np.concatenate([np.flatnonzero(~dirty)[: thresholds.limit], np.flatnonzero(dirty)])
-            found = found[order]
-            results.append(Detections(transform.boxes_to_frame(found[:, :4]), found[:, 4].copy(), class_id[order]))
+                order = start + self._order(found[part], class_id[part], thresholds)
+            boxes = transform.boxes_to_frame(box[order]) if moved is None else moved[order]
+            results.append(Detections(boxes, score[order].copy(), class_id[order]))
+            start = end
         return results
+
+    @staticmethod
+    def _plain(found: NDArray[np.float32], ends: Sequence[int]) -> bool:
+        """Whether nothing is left to decide: clean rows, suppression settled, in each frame strongest first."""
+        score = found[:, 4]
+        rises = score[1:] > score[:-1]
+        rises[[end - 1 for end in ends if 0 < end < len(score)]] = False
+        return bool(
+            not rises.any()
+            and (found[:, 6] > 0).all()
+            and np.isfinite(found[:, :5]).all()
+            and (score <= 1.001).all()
+            and (found[:, 2:4] > found[:, :2]).all()
+        )
+
+    def _order(
+        self, found: NDArray[np.float32], class_id: NDArray[np.int32], thresholds: Thresholds
+    ) -> NDArray[np.int64]:
+        """Rows of one frame to keep."""
+        if len(found) and found[0, 6] < 0:
+            return nms(found[:, :4], found[:, 4], class_id, thresholds)
+        if self.head.end2end:
+            return np.argsort(-found[:, 4], kind="stable")[: thresholds.limit]
+        dirty = ~np.isfinite(found[:, :5]).all(1) | (found[:, 4] > 1.001)
+        dirty |= (found[:, 2:4] <= found[:, :2]).any(1)
+        # As nms does: dirty rows come last and do not count, sanitising drops them by reason.
+        return np.concatenate([np.flatnonzero(~dirty)[: thresholds.limit], np.flatnonzero(dirty)])
+
+
+def _to_frames(
+    box: NDArray[np.float32], counts: NDArray[np.int64], transforms: Sequence[ImageTransform]
+) -> NDArray[np.float32] | None:
+    """Boxes of all frames in frame pixels at once; None where a transform rotates."""
+    if any(transform.angle for transform in transforms):
+        return None
+    maps = np.array([(*t.pad, *t.scale, *t.origin) for t in transforms], np.float64)
+    each = np.repeat(maps, counts, 0)
+    points = (box.reshape(-1, 2, 2) - each[:, None, :2]) / each[:, None, 2:4] + each[:, None, 4:]
+    return points.reshape(-1, 4).astype(np.float32)
 
 
 def suppress(box: Any, score: Any, class_id: Any, iou: Any, agnostic: Any, rounds: int = ROUNDS) -> Any:
