@@ -10,12 +10,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gstinfer import ConfigError, ImageTransform
-from gstinfer.geometry import clip_boxes, obb_corners, obb_hull
+from gstinfer.geometry import RESIZES, Region, clip_boxes, obb_corners, obb_hull
 
 sides = st.integers(1, 4000)
 sizes = st.tuples(sides, sides)
 inputs = st.tuples(st.integers(16, 1280), st.integers(16, 1280))
-resizes = st.sampled_from(["letterbox", "letterbox-topleft", "stretch"])
+resizes = st.sampled_from(RESIZES)
 unit = st.floats(0, 1, width=32)
 
 
@@ -70,7 +70,7 @@ def test_the_padding_rule(frame, size):
     assert size[0] in transform.content or size[1] in transform.content
 
 
-@given(sizes, inputs, resizes)
+@given(sizes, inputs, resizes.filter(lambda name: name != "crop"))
 def test_the_frames_corners_are_the_contents_corners(frame, size, resize):
     transform = ImageTransform.plan(frame, size, resize)
     corners = transform.points_to_input(np.array([[0, 0], frame], np.float32))
@@ -80,6 +80,33 @@ def test_the_frames_corners_are_the_contents_corners(frame, size, resize):
         assert transform.pad == (0, 0)
     if resize == "stretch":
         assert transform.content == size
+
+
+@given(sizes, inputs)
+def test_a_crop_is_the_largest_middle_of_the_inputs_shape(frame, size):
+    transform = ImageTransform.plan(frame, size, "crop")
+    assert transform.content == size and transform.pad == (0, 0) and transform.is_slice
+    width, height = transform.region
+    assert width == frame[0] or height == frame[1]
+    for axis in (0, 1):
+        before, after = transform.origin[axis], frame[axis] - transform.origin[axis] - transform.region[axis]
+        assert after - before in (0, 1)
+    # The aspect is the input's to the pixel that rounding may move.
+    ratio = max(size[0] / frame[0], size[1] / frame[1])
+    assert abs(width - size[0] / ratio) <= 0.5 or width == 1
+    assert abs(height - size[1] / ratio) <= 0.5 or height == 1
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.7])
+def test_the_middle_of_a_crop_in_frame_pixels(angle):
+    """A centre crop of an object's crop is placed where the object is, also where it is turned."""
+    region = Region((640, 480), (100, 60), (90, 40), angle)
+    inner = ImageTransform.plan((90, 40), (20, 20), "crop")
+    placed = region.placed(inner)
+    assert placed.region == (40, 40) and placed.frame_size == (640, 480) and placed.angle == angle
+    points = np.array([[0, 0], [20, 0], [7, 13]], np.float32)
+    two_steps = region.transform().points_to_frame(inner.points_to_frame(points))
+    assert np.abs(placed.points_to_frame(points) - two_steps).max() < 1e-3
 
 
 @given(transforms(), st.tuples(unit, unit, unit, unit))
@@ -204,4 +231,4 @@ def test_empty_sizes_are_refused(frame):
 
 def test_unknown_resize_is_refused():
     with pytest.raises(ConfigError, match="letterbox-topleft"):
-        ImageTransform.plan((64, 64), (64, 64), "crop")
+        ImageTransform.plan((64, 64), (64, 64), "cover")

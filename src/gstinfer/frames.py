@@ -133,7 +133,7 @@ class FrameBatch:
             mean: Subtracted after scaling, one value or one per channel.
             std: Divided by after that, one value or one per channel.
             color: ``"rgb"`` or ``"bgr"``.
-            resize: ``"letterbox"``, ``"letterbox-topleft"`` or ``"stretch"``.
+            resize: ``"letterbox"``, ``"letterbox-topleft"``, ``"stretch"`` or ``"crop"``.
             pad_value: Grey level of the padding.
         """
         side = (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
 
-__all__ = ["ImageTransform", "Region", "clip_boxes", "obb_corners", "obb_hull"]
+__all__ = ["RESIZES", "ImageTransform", "Region", "clip_boxes", "obb_corners", "obb_hull"]
 
 Float = NDArray[np.float32]
 AnyFloat = NDArray[np.floating[Any]]
+
+RESIZES = ("letterbox", "letterbox-topleft", "stretch", "crop")
+"""How a picture is fitted into an input, see ``ImageTransform.plan``."""
 
 
 def clip_boxes(xyxy: Float, width: float, height: float) -> Float:
@@ -71,7 +74,14 @@ class Region:
 
     def placed(self, transform: ImageTransform) -> ImageTransform:
         """A transform of this picture into an input as one of the frame into the same input."""
-        return replace(transform, frame_size=self.frame_size, origin=self.origin, region=self.size, angle=self.angle)
+        whole = (0.0, 0.0), self.size
+        if (transform.origin, transform.region) == whole:
+            return replace(transform, frame_size=self.frame_size, origin=self.origin, region=self.size, angle=self.angle)
+        # The cut's centre moves with this rectangle as it is turned.
+        own, size = self.transform(), np.array(transform.region)
+        origin = own.points_to_frame(np.array(transform.origin) + size / 2).astype(np.float64) - size / 2
+        place = (float(origin[0]), float(origin[1]))
+        return replace(transform, frame_size=self.frame_size, origin=place, angle=self.angle)
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,9 @@ class ImageTransform:
         Args:
             frame_size: (width, height) of the frame.
             input_size: (width, height) of the input.
-            resize: ``"letterbox"`` (centred), ``"letterbox-topleft"`` or ``"stretch"``. The centred padding is
-                ``round(pad / 2 - 0.1)`` left and top, Ultralytics' rule.
+            resize: One of ``RESIZES``. The padding of ``"letterbox"`` is ``round(pad / 2 - 0.1)`` left and top,
+                Ultralytics' rule. ``"crop"`` takes the largest part of the input's shape around the middle, of whole
+                pixels: the shorter side fills the input, as classifiers have it.
             origin: Top left of the rectangle in the frame.
             region: Its (width, height); the frame when None.
             angle: Its rotation around its centre, radians.
@@ -128,23 +139,28 @@ class ImageTransform:
         """
         width, height = region or frame_size
         in_w, in_h = input_size
+        left = top = 0
         if min(width, height, in_w, in_h) <= 0:
             raise ConfigError(f"cannot resize {width}x{height} into {in_w}x{in_h}: a side is empty")
         if resize == "stretch":
-            new_w, new_h, left, top = in_w, in_h, 0, 0
-            scale = (in_w / width, in_h / height)
+            new_w, new_h = in_w, in_h
         elif resize in ("letterbox", "letterbox-topleft"):
             ratio = min(in_w / width, in_h / height)
             new_w = min(in_w, max(1, round(width * ratio)))
             new_h = min(in_h, max(1, round(height * ratio)))
-            left = top = 0
             if resize == "letterbox":
                 left, top = round((in_w - new_w) / 2 - 0.1), round((in_h - new_h) / 2 - 0.1)
-            scale = (new_w / width, new_h / height)
+        elif resize == "crop":
+            ratio = max(in_w / width, in_h / height)
+            new_w, new_h = in_w, in_h
+            cut_w, cut_h = min(width, max(1, round(in_w / ratio))), min(height, max(1, round(in_h / ratio)))
+            beside, above = (width - cut_w) / 2, (height - cut_h) / 2
+            if not angle:
+                beside, above = math.floor(beside), math.floor(above)
+            origin, (width, height) = (origin[0] + beside, origin[1] + above), (cut_w, cut_h)
         else:
-            raise ConfigError(
-                f"unknown resize {resize!r}", hint="use letterbox, letterbox-topleft or stretch"
-            )
+            raise ConfigError(f"unknown resize {resize!r}", hint=f"use one of {', '.join(RESIZES)}")
+        scale = (new_w / width, new_h / height)
         return cls(frame_size, input_size, scale, (left, top), (new_w, new_h), origin, (width, height), angle)
 
     def __post_init__(self) -> None:

@@ -195,7 +195,7 @@ def test_new_labels_that_do_not_fit_keep_the_old(tmp_path):
         ({"input_size": "640"}, "input-size=640x640 does not fit"),
         ({"input_size": "wide"}, "input-size='wide' is no size"),
         ({"mean": "1,2"}, "not one number and not three"),
-        ({"resize": "crop"}, "resize='crop' is not known"),
+        ({"resize": "cover"}, "resize='cover' is not known"),
         ({"confidence_threshold": 1.5}, "out of range"),
         ({"pad_value": 300}, "out of range"),
         ({"head": "yolo9000"}, "no head 'yolo9000'"),

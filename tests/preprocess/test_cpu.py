@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gstinfer.errors import ConfigError
-from gstinfer.geometry import ImageTransform
+from gstinfer.geometry import RESIZES, ImageTransform
 from gstinfer.image import FORMATS, ColorInfo, Image
 from gstinfer.preprocess import Preprocessing, prepare, reference, to_array
 
@@ -137,7 +137,7 @@ def test_padded_rows(name, shape, stride):
 
 @pytest.mark.parametrize("shift", [1.0, 257.0])
 @pytest.mark.parametrize("quality", ["fast", "exact"])
-@pytest.mark.parametrize("resize", ["letterbox", "letterbox-topleft", "stretch"])
+@pytest.mark.parametrize("resize", RESIZES)
 @pytest.mark.parametrize("size", [*SIZES, (200, 30)])
 @pytest.mark.parametrize("name", ["RGB", "BGRx", "GRAY8", "NV12", "I420", "NV21", "YUY2", "Y444", "P010_10LE", "I422_10LE"])
 def test_prepare_is_the_reference(name, size, resize, quality, shift):

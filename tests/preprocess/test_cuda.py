@@ -82,6 +82,7 @@ def test_matrix_and_range(color):
     [
         {"resize": "letterbox-topleft"},
         {"resize": "stretch"},
+        {"resize": "crop"},
         {"layout": "NHWC"},
         {"dtype": "float16"},
         {"dtype": "uint8", "scale": 1.0},

@@ -37,7 +37,11 @@ def probabilities(scores: NDArray[Any]) -> NDArray[np.float32]:
 
 
 class ClassifyHead(Head):
-    """``[B,nc]`` or ``[B,nc,1,1]``, softmax applied or not; the best five classes."""
+    """``[B,nc]`` or ``[B,nc,1,1]``, softmax applied or not; the best five classes.
+
+    Networks of float pixels are fed as torchvision's are, with ImageNet's mean and deviation and the middle of the picture;
+    those of whole numbers as TensorFlow Lite's task library does, with all of it.
+    """
 
     name = "classify"
     thresholds = Thresholds(confidence=0.0, limit=5)
@@ -57,7 +61,7 @@ class ClassifyHead(Head):
     def preprocessing(cls, info: NetworkInfo) -> dict[str, Any]:
         if info.inputs and info.inputs[0].dtype in ("uint8", "int32"):
             return {"resize": "stretch", "scale": 1.0}
-        return {"resize": "stretch", "scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+        return {"resize": "crop", "scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
     def decode(
         self, outputs: Mapping[str, NDArray[Any]], transforms: Sequence[ImageTransform], thresholds: Thresholds
@@ -77,10 +81,10 @@ def _flat(shape: Sequence[int | None]) -> bool:
 
 
 class YoloClsHead(ClassifyHead):
-    """Ultralytics' classifiers: pixels 0..1 without mean and deviation."""
+    """Ultralytics' classifiers: the middle of the picture, pixels 0..1 without mean and deviation."""
 
     name = "yolo-cls"
 
     @classmethod
     def preprocessing(cls, info: NetworkInfo) -> dict[str, Any]:
-        return {"resize": "stretch", "scale": 1 / 255}
+        return {"resize": "crop", "scale": 1 / 255}

@@ -88,13 +88,23 @@ class SemanticHead(Head):
 
 
 def _content(classes: NDArray[np.int32], transform: ImageTransform) -> NDArray[np.int32]:
-    """The part of a map ``[h,w]`` over the input that shows the picture, without the padding."""
+    """The part of a map ``[h,w]`` over the input that shows the picture, without the padding.
+
+    Where the input shows only the middle of the frame, no class is said of the rest.
+    """
     height, width = classes.shape
     in_w, in_h = transform.input_size
     columns = _centres(transform.content[0], transform.pad[0], in_w, width)
     rows = _centres(transform.content[1], transform.pad[1], in_h, height)
     content: NDArray[np.int32] = classes[rows[:, None], columns]
-    return content
+    (frame_w, frame_h), (width, height) = transform.frame_size, transform.region
+    if (width, height) == (frame_w, frame_h):
+        return content
+    rows_all, columns_all = round(len(content) * frame_h / height), round(len(content[0]) * frame_w / width)
+    top, left = round(transform.origin[1] * rows_all / frame_h), round(transform.origin[0] * columns_all / frame_w)
+    whole = np.full((rows_all, columns_all), -1, np.int32)
+    whole[top : top + len(content), left : left + len(content[0])] = content[: rows_all - top, : columns_all - left]
+    return whole
 
 
 def _centres(content: int, pad: int, whole: int, cells: int) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from gstinfer.errors import ConfigError, ModelLoadError, PredictError, UnknownNameError
 from gstinfer.frames import FrameBatch
-from gstinfer.geometry import ImageTransform
+from gstinfer.geometry import RESIZES, ImageTransform
 from gstinfer.heads import LAYOUTS, NAMES, Decision, choose
 from gstinfer.heads.base import NetworkInfo, TensorInfo, Thresholds
 from gstinfer.heads.function import FunctionHead
@@ -96,7 +96,7 @@ class NetworkModel(Model):
     class_agnostic = option(bool, None, "Whether boxes of different classes suppress each other", mutable=True)
     max_detections = option(int, None, "Most objects of a frame", minimum=1, unset=0, mutable=True)
     input_size = option(str, None, "Input as WIDTHxHEIGHT or one number; the network's own when unset", check=size)
-    resize = option(str, None, "How a picture is fitted", choices=("letterbox", "letterbox-topleft", "stretch"))
+    resize = option(str, None, "How a picture is fitted", choices=RESIZES)
     pad_value = option(int, None, "Grey level of the letterbox padding", minimum=0, maximum=255, unset=-1)
     color = option(str, None, "Channel order of the input", choices=("rgb", "bgr"))
     scale = option(float, None, "Factor on 0..255 pixels", unset=0)

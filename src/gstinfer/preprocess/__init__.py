@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
-from gstinfer.geometry import ImageTransform
+from gstinfer.geometry import RESIZES, ImageTransform
 from gstinfer.image import Image
 
 __all__ = ["Preprocessing", "prepare", "to_array"]
@@ -24,7 +24,7 @@ class Preprocessing:
 
     Attributes:
         size: (width, height) of the input.
-        resize: ``"letterbox"``, ``"letterbox-topleft"`` or ``"stretch"``.
+        resize: ``"letterbox"``, ``"letterbox-topleft"``, ``"stretch"`` or ``"crop"`` (the middle, shorter side whole).
         pad_value: Grey level 0..255 of the padding, before normalisation.
         color: ``"rgb"``, ``"bgr"`` or ``"gray"``.
         scale: Factor on the pixel.
@@ -49,7 +49,7 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         for name, value, known in (
-            ("resize", self.resize, ("letterbox", "letterbox-topleft", "stretch")),
+            ("resize", self.resize, RESIZES),
             ("color", self.color, ("rgb", "bgr", "gray")),
             ("layout", self.layout, ("NCHW", "NHWC")),
             ("dtype", self.dtype, ("float32", "float16", "uint8", "int32")),
