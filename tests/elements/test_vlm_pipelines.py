@@ -45,6 +45,18 @@ def test_every_segment_is_answered_and_the_last_on_the_last_frame(format: str) -
     assert run.messages.count("gstinfer-text") == 3
 
 
+def test_the_last_answers_of_a_file_reach_its_last_frame(bikes: Path) -> None:
+    """A real decoder sends tags among the frames, and tells the end of a group of streams before the end."""
+    with StandIn(answer=lambda colors, request: f"{len(colors)} pictures", delay=0.2) as standin:
+        run = run_pipeline(
+            f"filesrc location={bikes} ! decodebin ! videoconvert ! "
+            f"pyvlm on-full=wait model={standin.spec} prompt=What? ! fakesink name=sink"
+        )
+    found = texts(run)
+    assert len(run.pts) == 250 and [text for _, text, _, _ in found] == ["8 pictures", "8 pictures", "4 pictures"]
+    assert found[-1][0] == run.pts[-1]
+
+
 def test_a_slow_model_leaves_a_live_picture_at_its_rate() -> None:
     """A model of two seconds on 30 frames a second: the sink gets each frame on time."""
     times: list[float] = []
@@ -173,7 +185,8 @@ def test_stopping_in_the_middle_is_immediate() -> None:
     with StandIn(lambda number: "hang") as standin:
         gstinfer.register()
         pipeline = Gst.parse_launch(
-            f"videotestsrc is-live=true ! {VIDEO.format('RGB')} ! pyvlm model={standin.spec} prompt=hi segment=0.2 fps=5 ! fakesink"
+            f"videotestsrc is-live=true ! {VIDEO.format('RGB')} ! "
+            f"pyvlm model={standin.spec} prompt=hi segment=0.2 fps=5 ! fakesink"
         )
         pipeline.set_state(Gst.State.PLAYING)
         time.sleep(1.0)

@@ -255,7 +255,7 @@ def test_a_class_or_function_of_the_users_own(tmp_path: Path) -> None:
     assert "returned a int" in str(said("broken"))
     with pytest.raises(ModelLoadError, match="answers nothing"):
         said("nothing")
-    with pytest.raises(ModelLoadError, match="could not be made.*wrd"):
+    with pytest.raises(ModelLoadError, match=r"could not be made.*wrd"):
         said("Counts", wrd=1)
     with pytest.raises(ConfigError, match="is no class"):
         said("plain", word="x")

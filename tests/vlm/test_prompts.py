@@ -25,14 +25,14 @@ def test_placeholders_are_filled_in() -> None:
 
 @pytest.mark.parametrize("text", ["{object}", "{}", "{0}", "{stream_id.x}", "{stream_id!r}", "{num_frames:3}"])
 def test_an_unknown_placeholder_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match="unknown placeholder .*known are {stream_id}"):
+    with pytest.raises(ConfigError, match=r"unknown placeholder .*known are {stream_id}"):
         Prompt(text)
     with pytest.raises(ConfigError, match="system-prompt"):
         Prompt("fine", text)
 
 
 def test_a_lone_brace_is_an_error() -> None:
-    with pytest.raises(ConfigError, match="write {{ and }}"):
+    with pytest.raises(ConfigError, match=r"write {{ and }}"):
         Prompt('answer as {"a": 1')
 
 

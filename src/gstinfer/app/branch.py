@@ -142,6 +142,11 @@ class Branch:
             make(pipeline, "videoflip", video_direction="auto"),
         ]
         plan = [(name, self.properties.get(name, {})) for name in ("pyinfer", "pytrack")]
+        vlm = self.properties.get("pyvlm")
+        if vlm is not None:
+            # Of a file every segment is answered, however long that takes.
+            patient = {} if self.source.live else {"on_full": "wait", "timeout": 600.0, "drain_timeout": 600.0}
+            plan.append(("pyvlm", {"stream_id": self.source.stream_id, **patient, **vlm}))
         full = {"on_full": "drop" if self.source.live else "wait", **(self.properties.get("pypublish") or {})}
         plan += [("pypublish", {"url": url, **full}) for url in self.publish]
         for factory, values in plan:
@@ -211,6 +216,10 @@ class Branch:
         if self._deadline is None:
             self._deadline = time.monotonic() + STOP_SECONDS
         self._stopping.set()
+        for element in list(self._elements):
+            if element.get_factory().get_name() == "pyvlm":
+                element.set_property("on-full", "drop-oldest")
+                element.set_property("drain-timeout", STOP_SECONDS / 4)
         if self._connection is None and self.pipeline is not None:
             self.pipeline.send_event(Gst.Event.new_eos())
 

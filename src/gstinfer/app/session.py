@@ -53,6 +53,8 @@ class Job:
         stay: Whether the session goes on without any input, for those that are added.
         attempts: Failures in a row after which a camera counts as failed; 0 for no end; None for five before its first frame
             and no end after it.
+        vlm: Vision-language model beside the streams, or empty.
+        prompt: What it is asked.
     """
 
     inputs: Sequence[str]
@@ -66,6 +68,8 @@ class Job:
     tile: bool = False
     stay: bool = False
     attempts: int | None = None
+    vlm: str = ""
+    prompt: str = ""
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -97,6 +101,7 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
     """Refuses settings that nothing would use, or that say twice what an option of the command says."""
     absent = {
         "pytrack": job.track == "none" and "there is no tracker with --track none",
+        "pyvlm": not job.vlm and "there is no vision-language model without --vlm",
         "pyoverlay": not job.output and "nothing is drawn without --output",
         "pypublish": not job.publish and "nothing is published without --jsonl or --publish",
     }
@@ -105,6 +110,7 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
             raise ConfigError(f"--set {element}.{next(iter(settings[element]))} has no effect: {reason}")
     twice = {"pyinfer": {"model": "--model", "device": "--device"}, "pytrack": {"tracker": "--track"}}
     twice["pypublish"] = {"url": "--jsonl or --publish"}
+    twice["pyvlm"] = {"model": "--vlm", "prompt": "--prompt"}
     for element, names in twice.items():
         for name, option in names.items():
             if name in settings[element]:
@@ -139,6 +145,8 @@ class Session:
         if job.track not in (*registry.names("tracker"), "none"):
             raise UnknownNameError("tracker", job.track, [*registry.names("tracker"), "none"])
         ModelSpec.parse(job.model)
+        if job.prompt and not job.vlm:
+            raise ConfigError("--prompt asks nobody without --vlm", hint="add --vlm openai:URL#MODEL")
         _refuse_idle(settings, job)
         if "stream_id" in settings["pyinfer"]:
             if len(inputs) != 1:
@@ -150,6 +158,7 @@ class Session:
             **settings,
             "pyinfer": self._infer,
             "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
+            "pyvlm": {"model": job.vlm, "prompt": job.prompt, **shared, **settings["pyvlm"]} if job.vlm else None,
         }
         targets: dict[str, str] = {}
         for url in job.publish:

@@ -22,6 +22,11 @@ __all__ = ["command"]
     help="A property of pyinfer, or of another element: pyoverlay.NAME=VALUE. May be repeated.",
 )
 @click.option("--track", default="bytetrack", show_default=True, metavar="NAME|none", help="Tracker.")
+@click.option(
+    "--vlm", default="", metavar="SPEC",
+    help="A vision-language model beside it: openai:URL#MODEL, transformers:FOLDER, my_vlm:MyClass.",
+)
+@click.option("--prompt", default="", metavar="TEXT", help="What the vision-language model is asked.")
 @click.option("--output", "-o", metavar="FILE|DIR", help="Annotated video as MP4; a folder for several inputs.")
 @click.option("--jsonl", metavar="FILE|-", help="One JSON message a frame; - for standard output, with nothing else on it.")
 @click.option("--publish", multiple=True, metavar="URL", help="Another target for the messages. May be repeated.")
@@ -41,6 +46,8 @@ def command(
     device: str,
     settings: tuple[str, ...],
     track: str,
+    vlm: str,
+    prompt: str,
     output: str | None,
     jsonl: str | None,
     publish: tuple[str, ...],
@@ -78,7 +85,7 @@ def command(
         urls.insert(0, "stdout:" if jsonl == "-" else f"file:{jsonl}")
     messages_on_stdout = any(url.startswith("stdout:") for url in urls)
     with stdout_alone() if messages_on_stdout else nullcontext():
-        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts)
+        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt)
         session = Session(job)
         with ExitStack() as stack:
             if control:

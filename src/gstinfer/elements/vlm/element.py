@@ -63,7 +63,8 @@ class PyVlm(BatchElement):
 
     def apply(self, name: str, value: Any) -> None:
         super().apply(name, value)
-        self.stage.change(name, value)
+        if name in ("prompt", "system_prompt"):
+            self.stage.change(name, value)
 
     def text_arrived(self, stream_id: str, text: Text) -> None:
         """Tells applications of an answer: signal and element message. Worker thread."""
@@ -96,12 +97,14 @@ class PyVlm(BatchElement):
         return self.holding
 
     def before_event(self, event: Any) -> None:
+        kind, types = event.type, Gst.EventType
         if self.stage is not None:
-            if event.type == Gst.EventType.EOS:
+            # Decoders say that a group is done right before its end: what follows it must find the last frame gone.
+            if kind in (types.EOS, types.STREAM_GROUP_DONE):
                 self.stage.finish()
-            if event.type == Gst.EventType.FLUSH_STOP:
+            if kind == types.FLUSH_STOP:
                 self.held = None
-            elif event.type & SERIALIZED:
+            elif kind & SERIALIZED and kind != types.TAG:
                 self.let_go()
         super().before_event(event)
 

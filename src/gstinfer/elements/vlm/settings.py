@@ -58,11 +58,12 @@ class VlmSettings(Settings):
         "drop-oldest",
         "When so many wait: drop the oldest of the busiest stream, drop the new one, or hold the stream",
         choices=("drop-oldest", "drop-newest", "wait"),
+        mutable=True,
     )
     timeout = option(float, 30.0, "Seconds from the end of a segment until its answer counts no longer", minimum=0.05)
     retries = option(int, 3, "How often a question is asked again after a fault that may pass", minimum=0)
     backoff = option(float, 0.5, "Seconds before it is asked again; doubled each time", minimum=0)
-    drain_timeout = option(float, 10.0, "Seconds that the stream's end waits for answers", minimum=0)
+    drain_timeout = option(float, 10.0, "Seconds that the stream's end waits for answers", minimum=0, mutable=True)
     max_tokens = option(int, 256, "Most tokens of an answer", minimum=1)
     temperature = option(float, 0.0, "Temperature of sampling; 0 for the likeliest words", minimum=0)
     send = option(

@@ -93,7 +93,7 @@ class VlmStage:
         self._told: set[str] = set()
         self._watching: Watch | None = None
         self._interrupted = False
-        self._draining: float | None = None
+        self._ending: float | None = None
         self._schema: AnswerSchema | None = None
         self._latency = 0.0
 
@@ -257,12 +257,17 @@ class VlmStage:
             stream.calls.add(call)
             self.counts["segments"] += 1
         if not self.dispatcher.put(call, self.settings.on_full, self._given_up):
-            call.finish("dropped", "flushed" if self._interrupted else "drained")
+            call.finish("dropped", "flushed" if self._interrupted else "full")
             if self._interrupted:
                 raise Flushed
 
     def _given_up(self) -> bool:
-        return self._interrupted or (self._draining is not None and time.monotonic() >= self._draining)
+        """Whether waiting for room has no point any more; settings may have changed meanwhile."""
+        return self._interrupted or self.settings.on_full != "wait" or self._drained()
+
+    def _drained(self) -> bool:
+        """Whether the stream's end has waited for as long as it may."""
+        return self._ending is not None and time.monotonic() - self._ending >= self.settings.drain_timeout
 
     def _objects(self, stream: _Stream, frame: Frame, pts: int) -> None:
         found = frame.results.detections
@@ -373,19 +378,17 @@ class VlmStage:
 
     def finish(self) -> None:
         """The stream ends: the open segments are asked about, and answers are awaited for ``drain-timeout``."""
-        self._draining = time.monotonic() + self.settings.drain_timeout
+        self._ending = time.monotonic()
         try:
             for stream in list(self._streams.values()):
                 cut = stream.sampler.finish()
                 if cut is not None and not self._interrupted:
                     self._cut(stream, cut)
             with self._lock:
-                self._lock.wait_for(
-                    lambda: self._interrupted or not any(s.calls for s in self._streams.values()),
-                    max(0.0, self._draining - time.monotonic()),
-                )
+                while any(s.calls for s in self._streams.values()) and not (self._interrupted or self._drained()):
+                    self._lock.wait(0.05)
         finally:
-            self._draining = None
+            self._ending = None
         self._drop(list(self._streams.values()), "drained")
 
     def reset(self, stream_id: str) -> None:
