@@ -18,7 +18,7 @@ from gstinfer.model import LoadedModel
 from gstinfer.preprocess import to_array
 from gstinfer.results import Classifications, Detections, Result
 
-__all__ = ["Shadow", "compare", "release_shadow", "share_shadow"]
+__all__ = ["Shadow", "compare", "copy_frame", "release_shadow", "share_shadow"]
 
 OVERLAP = 0.5
 """Least IoU of two boxes that count as the same object."""
@@ -128,7 +128,7 @@ class Shadow:
             if not self._ready or len(self._waiting) >= BACKLOG:
                 self.counts["missed"] += 1
                 return
-        copy = Frame(_copy(frame.image), frame.stream_id, frame.pts, frame.sequence, frame.time, source=frame.source)
+        copy = copy_frame(frame)
         with self._changed:
             self._waiting.append((copy, tuple(answer)))
             self._changed.notify_all()
@@ -188,10 +188,14 @@ class Shadow:
             self._thread.join(PATIENCE)
 
 
-def _copy(image: Image) -> Image:
+def copy_frame(frame: Frame) -> Frame:
+    """A frame with pixels of its own, without results; from a GPU they come as RGB in host memory."""
+    image = frame.image
     if image.device.is_cuda:
-        return Image.from_array(np.array(to_array(image, "rgb")))
-    return replace(image, planes=tuple(np.array(plane) for plane in image.planes))
+        image = Image.from_array(np.array(to_array(image, "rgb")))
+    else:
+        image = replace(image, planes=tuple(np.array(plane) for plane in image.planes))
+    return Frame(image, frame.stream_id, frame.pts, frame.sequence, frame.time, source=frame.source)
 
 
 _shared: dict[tuple[str, str], tuple[Shadow, int]] = {}
