@@ -144,10 +144,12 @@ def test_a_model_that_raises_keeps_what_was_made_before(gstinfer, folder):
     ("arguments", "words"),
     [
         (["nope.mp4", "--model", "models:box"], "nope.mp4: no such file"),
-        ([".", "--model", "models:box"], "it is a folder"),
+        ([".", "--model", "models:box"], "there is no picture in it"),
         (["models.py", "--model", "models:box"], "models.py: it cannot be decoded"),
         (["test:wite", "--model", "models:box"], "did you mean 'white'"),
         (["test:white?depth=3", "--model", "models:box"], "available: fps, frames, height, live, width"),
+        (["*.gone", "--model", "models:box"], "no file matches"),
+        (["v4l2:/dev/video99", "--model", "models:box"], "no such camera"),
         (["gopher://x", "--model", "models:box"], "no kind of input 'gopher'"),
         (["test:white", "--model", "nope"], "no model 'nope'"),
         (["test:white", "--model", "models:nope"], "has no 'nope'"),

@@ -19,6 +19,7 @@ from sources import ROOT, modules, tree
 LONGEST = 500
 
 BROAD_EXCEPTS = {
+    "gstinfer.app.pictures",  # Pillow reads broken files
     "gstinfer.app.session",  # a thread ends
     "gstinfer.cli.main",  # the command line ends
     "gstinfer.doctor.checks",  # a check must not end the others

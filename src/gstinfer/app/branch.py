@@ -70,6 +70,7 @@ class Branch:
         self.counts, self.facts = Counts(), sources.Facts()
         self.state, self.error = "ready", ""
         self.warnings: list[str] = []
+        self._broken: list[str] = []
         self.written = False
         self.dropped = 0
         self.stats: dict[str, dict[str, Any]] = {}
@@ -135,7 +136,7 @@ class Branch:
             self._connection = Connection(pipeline, self.source.target, self.attempts)
             self._queue = self._connection.queue
         else:
-            self._queue = sources.build(pipeline, self.source, self._nothing_found)
+            self._queue = sources.build(pipeline, self.source, self._nothing_found, self._broken.append)
         chain = [
             self._queue,
             make(pipeline, "videoconvert"),
@@ -153,7 +154,7 @@ class Branch:
             if values is None:
                 continue
             element = make(pipeline, factory, **values)
-            element.source = self.source.text
+            sources.name_frames(element, self.source)
             self._elements.append(element)
         self._elements[0].set_property("stream-id", self.source.stream_id)
         chain += self._elements
@@ -302,6 +303,8 @@ class Branch:
         counts, self._complete = self.counts, True
         if self.error:
             self._end(self.error)
+        elif self._broken:
+            self._end(f"{len(self._broken)} of {self.facts.frames} pictures could not be read; first {self._broken[0]}")
         elif not counts.frames and not self._stopping.is_set():
             self._end("it cannot be decoded: no frame came out of it")
         elif self.facts.cut_off and not self._stopping.is_set() and self._passed != self.max_frames:

@@ -12,12 +12,13 @@ from gstinfer.errors import ConfigError, HostError
 __all__ = ["apt_hint", "link", "make"]
 
 _PACKAGES = {
+    "appsrc": "gstreamer1.0-plugins-base",
     "compositor": "gstreamer1.0-plugins-base",
     "decodebin": "gstreamer1.0-plugins-base",
     "h264parse": "gstreamer1.0-plugins-bad",
-    "jpegparse": "gstreamer1.0-plugins-bad",
     "mp4mux": "gstreamer1.0-plugins-good",
     "rtspsrc": "gstreamer1.0-plugins-good",
+    "v4l2src": "gstreamer1.0-plugins-good",
     "videobox": "gstreamer1.0-plugins-good",
     "videoconvert": "gstreamer1.0-plugins-base",
     "videoflip": "gstreamer1.0-plugins-good",
