@@ -59,8 +59,9 @@ def _handle(found: Detections, row: int) -> int:
 def _drawn(before: Detections | None) -> dict[int, tuple[bool, bool]]:
     if before is None:
         return {}
-    points = [False] * len(before) if before.keypoints is None else (before.keypoints[..., 2] >= LEAST).any(1).tolist()
-    boxes = [False] * len(before) if before.obb is None else (before.obb[:, 4] != 0).tolist()
+    nothing = np.zeros(len(before), bool)
+    points = nothing if before.keypoints is None else (before.keypoints[..., 2] >= LEAST).any(1)
+    boxes = nothing if before.obb is None else before.obb[:, 4] != 0
     return dict(zip(before.data[OBJECT].tolist(), zip(points, boxes)))
 
 

@@ -10,7 +10,8 @@ from gstinfer.frames import FrameBatch
 from gstinfer.hosts import caps_of
 from gstinfer.hosts.deepstream import abi
 from gstinfer.hosts.deepstream.libs import libraries
-from gstinfer.hosts.deepstream.plan import FramePlan, Owned, Planner
+from gstinfer.hosts.deepstream.plan import FramePlan, Owned
+from gstinfer.hosts.deepstream.planner import Planner
 from gstinfer.hosts.deepstream.reader import BatchReader, FrameReader
 from gstinfer.hosts.deepstream.surface import Surface
 from gstinfer.hosts.deepstream.writer import MetaWriter
@@ -147,6 +148,7 @@ class _Opened:
                 model = model or now.model
                 told |= known is None or (known.model, known.inferred) != (now.model, now.inferred)
             if plans:
+                planner.finish(plans, owned)
                 users = [host.writer.facts(model, tuple(facts), owned)] if told else []
                 host.writer.write(self.batch.address, plans, users, owned)
         finally:

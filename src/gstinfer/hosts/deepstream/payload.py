@@ -161,7 +161,7 @@ def segmentation(found: SegmentationMap) -> int:
     meta.class_map, meta.probabilities = address + head, address + head + pixels if wide else None
     meta.private, meta.component_id = None, found.component_id
     C.memmove(address + head, class_map.ctypes.data, pixels)
-    if wide:
+    if found.confidence is not None:
         raw = (C.c_float * (classes * height * width)).from_address(address + head + pixels)
         maps = np.frombuffer(raw, np.float32).reshape(classes, height, width)
         maps[:] = np.where(class_map[None] == np.arange(classes)[:, None, None], found.confidence, 0)
@@ -259,14 +259,14 @@ def tensors(found: Tensors, gpu_id: int = 0, network: tuple[int, int, int] = (0,
     meta.network[:] = network
     layers = (_Layer * count).from_address(address + layers_at)
     pointers = (C.c_void_p * count).from_address(address + pointers_at)
-    for number, ((name, array), place) in enumerate(zip(arrays.items(), places)):
+    for number, ((title, array), place) in enumerate(zip(arrays.items(), places)):
         layer = layers[number]
         layer.data_type, layer.binding = _TYPES[array.dtype.name], number
         layer.dims.count, layer.dims.elements = array.ndim, array.size
         layer.dims.d[: array.ndim] = array.shape
         layer.name, layer.buffer = address + names_at, None
-        C.memmove(address + names_at, name, len(name))
-        names_at += len(name)
+        C.memmove(address + names_at, title, len(title))
+        names_at += len(title)
         pointers[number] = address + place
         C.memmove(address + place, array.ctypes.data, array.nbytes)
     return address

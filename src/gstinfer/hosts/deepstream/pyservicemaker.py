@@ -22,7 +22,8 @@ from gstinfer.frames import FrameBatch
 from gstinfer.hosts import caps_of
 from gstinfer.hosts.deepstream.abi import LAYOUTS, FrameMeta, Layout, layout, links
 from gstinfer.hosts.deepstream.libs import libraries
-from gstinfer.hosts.deepstream.plan import FramePlan, NewObjects, Owned, Planner
+from gstinfer.hosts.deepstream.plan import FramePlan, NewObjects, Owned
+from gstinfer.hosts.deepstream.planner import Planner
 from gstinfer.hosts.deepstream.reader import OBJECT, BatchReader, FrameReader
 from gstinfer.hosts.deepstream.writer import MetaWriter
 from gstinfer.hosts.frame import BufferFrame
@@ -79,7 +80,7 @@ class ServiceMakerHost:
                 "frame-access=surface, which reads NV12 and RGBA in place",
             )
         try:
-            import pyservicemaker
+            import pyservicemaker  # type: ignore[import-not-found]
         except ImportError as error:
             raise MissingDependencyError("pyservicemaker", purpose="frame-access=pyservicemaker") from error
         self.bindings, self.stream, self.device, self.gpu_id = pyservicemaker, stream, device, gpu_id
@@ -229,6 +230,7 @@ class _Opened:
                     model = model or now.model
             if not plans:
                 return
+            host.planner.finish(list(plans.values()), owned)
             users = [host.writer.facts(model, tuple(facts), owned)] if host.writer is not None else []
             meta = self.wrapped.batch_meta
             made: dict[int, list[NewObjects]] = {}

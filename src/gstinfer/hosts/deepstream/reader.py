@@ -264,7 +264,7 @@ def _hull(extra: Detections | None, obb: NDArray[np.float32]) -> NDArray[np.floa
     from gstinfer.geometry import obb_hull
 
     if extra is not None and extra.obb is not None:
-        return extra.xyxy[0]
+        return np.asarray(extra.xyxy[0])
     hull: NDArray[np.float32] = obb_hull(obb[None])[0]
     return hull
 

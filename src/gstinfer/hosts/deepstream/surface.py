@@ -160,7 +160,7 @@ class Surface:
     def __init__(self, buffer: Any, device: str = "auto", gpu_id: int | None = None) -> None:
         mapping = Mapping(buffer)
         self.hold = Hold(mapping)
-        self.address = mapping.__array_interface__["data"][0]
+        self.address = mapping.__array_interface__["data"][0]  # type: ignore[index]
         if not SMALLEST <= mapping.size <= LARGEST:
             raise _no_surface(f"{mapping.size} bytes")
         self._struct = struct = _Surface.from_address(self.address)
@@ -226,14 +226,14 @@ class Surface:
         return Image(name, self._planes(params, name, width, height, index), width, height, color, self.device)
 
     def _planes(self, params: _Params, name: str, width: int, height: int, index: int) -> tuple[Any, ...]:
-        shapes, planes = FORMATS[name].plane_shapes(width, height), params.planes
+        shapes, planes = _shapes(name, width, height), params.planes
         if planes.count < len(shapes):
             raise HostError(f"frame {index}: {name} has {len(shapes)} planes, the surface {planes.count}")
         cuda = self.device.index if self.device.is_cuda else None
         views: list[Any] = []
-        for number, shape in enumerate(shapes):
-            pitch, offset = int(planes.pitch[number]), int(planes.offset[number])
-            sample = shape[2] if len(shape) == 3 else 1
+        pitches, offsets = planes.pitch, planes.offset
+        for number, (shape, sample) in enumerate(shapes):
+            pitch, offset = pitches[number], offsets[number]
             end = offset + (shape[0] - 1) * pitch + shape[1] * sample
             if pitch < shape[1] * sample or (params.data_size and end > params.data_size):
                 raise HostError(
@@ -250,6 +250,13 @@ class Surface:
     def finish_reads(self) -> None:
         """Waits until every GPU read of the surface is over."""
         self.hold.wait()
+
+
+@lru_cache(maxsize=64)
+def _shapes(name: str, width: int, height: int) -> list[tuple[tuple[int, ...], int]]:
+    """Shape and bytes a sample of each plane."""
+    shapes = FORMATS[name].plane_shapes(width, height)
+    return [(tuple(shape), shape[2] if len(shape) == 3 else 1) for shape in shapes]
 
 
 def _no_surface(found: str) -> HostError:

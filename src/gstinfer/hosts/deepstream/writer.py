@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes as C
 import json
+from collections import deque
 from functools import lru_cache
+from itertools import repeat
 from typing import Any
 
 from gstinfer.hosts.deepstream import payload
@@ -20,8 +22,9 @@ from gstinfer.hosts.deepstream.abi import (
     Layout,
     UserMeta,
 )
+from gstinfer.hosts.deepstream.extras import cut
 from gstinfer.hosts.deepstream.libs import Libraries, glib
-from gstinfer.hosts.deepstream.plan import Change, FramePlan, NewObjects, Owned, cut
+from gstinfer.hosts.deepstream.plan import Change, FramePlan, NewObjects, Owned
 from gstinfer.hosts.deepstream.reader import BATCH
 from gstinfer.results import Attribute
 
@@ -54,6 +57,7 @@ class MetaWriter:
         self._length = layout.classifiers - _BODY
         self._text_at = fields["text"][1]
         self._display_head = 40
+        self._move = glib().move
         self._classifier_type = glib().intern(b"gstinfer")
 
     def facts(self, model: str, frames: tuple[tuple[int, bool | None, str], ...], owned: Owned) -> tuple[int, int]:
@@ -103,16 +107,16 @@ class MetaWriter:
             lib.unlock(batch)
 
     def _objects(self, batch: int, frame: int, objects: NewObjects) -> None:
-        acquire, add, move = self.lib.acquire_object, self.lib.add_object, C.memmove
+        acquire, add, move = self.lib.acquire_object, self.lib.add_object, self._move
         records, length = objects.records, self._length
         size, start = records.itemsize, records.ctypes.data + _BODY
         classifiers, users = objects.classifiers, objects.users
         if not classifiers and not users and not any(objects.parents):
-            for _ in range(len(records)):
-                address = acquire(batch)
-                move(address + _BODY, start, length)
-                add(frame, address, 0)
-                start += size
+            # The loops run in C: there is nothing else to do for the most objects.
+            addresses = list(map(acquire, repeat(batch, len(records))))
+            starts = range(start, start + size * len(records), size)
+            deque(map(move, [a + _BODY for a in addresses], starts, repeat(length)), 0)
+            deque(map(add, repeat(frame), addresses, repeat(None)), 0)
             return
         made: list[int] = []
         for place, parent in enumerate(objects.parents):
