@@ -1,7 +1,7 @@
 """What pyvlm costs a frame, and how close it comes to the backend's own limit.
 
-Added time per frame: one 1280x720 I420 stream as fast as it goes through ``identity`` and through ``pyvlm``, alternating, with
-0, 1 and 8 streams sampling at once (0: the element is there and samples nothing). Segments a second: a backend that needs a fixed time
+Added time per frame: 1280x720 I420 as fast as it goes through ``identity`` and through ``pyvlm``, alternating, with 0, 1 and 8
+streams sampling at once (0: the element is there and samples nothing). Segments a second: a backend that needs a fixed time
 for each answer, against the number it could give at best, with 1 and 8 questions in flight.
 
     .venv/bin/python benchmarks/vlm.py [--frames 600] [--rounds 3]
@@ -91,7 +91,9 @@ def rate(seconds: float, flying: int, count: int) -> None:
         time.sleep(0.001)
     found, best = count / (time.perf_counter() - began), flying / seconds
     dispatcher.close()
-    print(f"{flying} in flight, {seconds * 1e3:.0f} ms an answer: {found:.1f} segments/s of {best:.1f}, ratio {found / best:.3f}")
+    print(
+        f"{flying} in flight, {seconds * 1e3:.0f} ms an answer: {found:.1f} segments/s of {best:.1f}, ratio {found / best:.3f}"
+    )
 
 
 SERVER = """
