@@ -30,7 +30,14 @@ __all__ = ["command"]
 @click.option("--seconds", type=click.FloatRange(0.1, 60), default=2.0, show_default=True, help="A measurement.")
 @click.option("--json", "as_json", is_flag=True, help="For programs.")
 def command(
-    model: str, streams: int, video: str | None, size: str, device: str, settings: tuple[str, ...], seconds: float, as_json: bool
+    model: str,
+    streams: int,
+    video: str | None,
+    size: str,
+    device: str,
+    settings: tuple[str, ...],
+    seconds: float,
+    as_json: bool,
 ) -> None:
     """Measures MODEL alone by batch size, inside pyinfer against a bare loop, and its steps."""
     from gstinfer.app import sources
