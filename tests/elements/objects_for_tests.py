@@ -42,6 +42,14 @@ class Inner(Recorder):
         return Detections([[w / 2, h / 2, w, h]], [0.5], keypoints=[[[w / 2, h / 2, 0.9]]], mask=[mask])
 
 
+class Keeps(Recorder):
+    """Records the frames themselves."""
+
+    def predict(self, batch):
+        SEEN.append(list(batch))
+        return [None] * len(batch)
+
+
 class Words(Recorder):
     def answer(self, picture):
         return Text("AB 123"), Tensors({"embedding": np.arange(4) + picture.shape[0]})

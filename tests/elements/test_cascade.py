@@ -69,6 +69,14 @@ class TestCrops:
         assert words(one) == [[("10", 7)], [("100", 7)], [("200", 7)]]
         assert one.results.detections.attributes[1][0].confidence == 0.75
 
+    @pytest.mark.parametrize("end", ["finish", "wait"])
+    def test_pixels_are_let_go_when_it_is_done(self, make, end):
+        one = frame()
+        pending = make("Keeps").submit(FrameBatch((one,)))
+        getattr(pending, end)()
+        assert [f.image.planes for f in SEEN[0]] == [()] * 3
+        assert len(one.image.planes) == 1
+
     def test_whole_frame_facts_stay_as_they_were(self, make):
         one = frame()
         make("FirstPixel").process(FrameBatch((one,)))

@@ -27,7 +27,7 @@ def cascade(second: str, extra: str = "", *, n: int = 30, f: str = "I420", betwe
     )
 
 
-@pytest.mark.parametrize("form", ["RGB", "BGRx", "GRAY8", "NV12", "I420"])
+@pytest.mark.parametrize("form", ["RGB", "BGRx", "GRAY8", "NV12", "I420", "YUY2", "I420_10LE"])
 @pytest.mark.parametrize("depth", [1, 4])
 def test_every_ball_is_classified(form, depth):
     run = run_pipeline(cascade("Tint", f"frames-in-flight={depth}", f=form, between=f"frames-in-flight={depth}"))

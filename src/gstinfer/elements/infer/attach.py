@@ -19,6 +19,9 @@ __all__ = ["Crop", "attach", "to_frame"]
 LEAST = 2
 """Pixels that a side of a crop has at least."""
 
+ROUNDING = 1e-3
+"""What differs from a whole number by so little does so by rounding alone."""
+
 
 @dataclass(eq=False)
 class Crop:
@@ -44,8 +47,8 @@ class Crop:
     def of(cls, number: int, row: int, frame: Frame, found: Detections) -> Crop | None:
         """The crop of one object; None where less than two pixels a side are left of it.
 
-        An upright box is clipped to the frame and brought to whole pixels; where the frame has half as many chroma samples,
-        to even ones inside of the box, as nvinfer does. A rotated box is cut out along its own axes.
+        An upright box is clipped to the frame and brought to whole pixels; where pixels share chroma samples, to whole samples
+        inside of the box, as nvinfer does. A rotated box is cut out along its own axes.
         """
         image, angle = frame.image, 0.0
         if found.obb is not None:
@@ -59,11 +62,9 @@ class Crop:
             angle = 0.0
             x1, y1, x2, y2 = clip_boxes(found.xyxy[row : row + 1], image.width, image.height)[0].tolist()
             sides = x2 - x1, y2 - y1
-            step = 2 if image.layout.is_yuv else 1
-            left, top = (math.ceil(_near(v) / step) * step for v in (x1, y1))
-            # The last column and row of an odd frame have chroma of their own.
-            right = image.width if x2 >= image.width else math.floor(_near(x2) / step) * step
-            bottom = image.height if y2 >= image.height else math.floor(_near(y2) / step) * step
+            across, down = image.layout.subsampling if image.layout.is_yuv else (1, 1)
+            left, right = _whole(x1, x2, across, image.width)
+            top, bottom = _whole(y1, y2, down, image.height)
             origin, size = (left, top), (right - left, bottom - top)
         if min(size) < LEAST:
             return None
@@ -96,9 +97,10 @@ class Crop:
         return tuple(said)
 
 
-def _near(value: float) -> float:
-    """Brings what differs from a whole number by rounding alone back to it."""
-    return float(round(value)) if abs(value - round(value)) < 1e-3 else value
+def _whole(low: float, high: float, step: int, end: int) -> tuple[int, int]:
+    """The whole steps inside of a stretch; the last pixels of a frame count as one though they may be less."""
+    first, last = math.ceil(low / step - ROUNDING), math.floor(high / step + ROUNDING)
+    return first * step, end if high >= end else last * step
 
 
 def attach(

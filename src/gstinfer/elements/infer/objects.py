@@ -73,6 +73,21 @@ class _Pending(Pending):
         super().__init__(stage, batch, ticket)
         self.crops, self.known = crops, known
 
+    def wait(self) -> None:
+        super().wait()
+        self._close()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        # A thread that still holds the last batch must not hold the buffer's memory: others want to write there.
+        for crop in self.crops:
+            crop.close()
+
 
 class ObjectStage(InferStage):
     """Runs a model on objects that earlier elements found (``process-mode=2``); see ``InferStage`` for the arguments.
