@@ -16,17 +16,21 @@ from gstinfer.elements.compat import GObject, Gst, GstBase, event_number
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.inflight import FramesInFlight
 from gstinfer.elements.infer.lateness import Lateness
+from gstinfer.elements.infer.nvinfer_config import read_config
 from gstinfer.elements.infer.objects import ObjectStage
 from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
 from gstinfer.hosts import deepstream_installed
 from gstinfer.image import Device
+from gstinfer.model import ModelSpec
 from gstinfer.periodic import Periodic
 from gstinfer.settings import Option
 
 __all__ = ["PyInfer"]
 
+PREPARATION = ("head", "input_size", "resize", "pad_value", "color", "scale", "mean", "std", "iou_threshold")
+"""What a configuration of nvinfer says about pictures and outputs of a network."""
 SERIALIZED = 1 << 2
 """GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
 
@@ -56,6 +60,7 @@ class PyInfer(BatchElement):
         self.lateness = Lateness(self)
         self.in_flight: FramesInFlight | None = None
         self.reporting: Periodic | None = None
+        self.configured: dict[str, Any] = {}
 
     def make_stage(self, settings: Any) -> InferStage:
         self.in_flight = FramesInFlight(self, settings.frames_in_flight) if settings.frames_in_flight > 1 else None
@@ -73,6 +78,27 @@ class PyInfer(BatchElement):
         )
         stage.shadow_report = self.post_shadow
         return stage
+
+    def chosen(self, names: Any) -> dict[str, Any]:
+        names = list(names)
+        found = super().chosen(names)
+        found.update({n: v for n, v in self.configured.items() if n in found and n not in self.wishes})
+        if "model" in found and "model" not in self.wishes and self.wishes.get("model_engine_file"):
+            found["model"] = self.wishes["model_engine_file"]
+        return found
+
+    def configure(self) -> None:
+        """Reads nvinfer's configuration, and says what of it cannot be honoured."""
+        path, self.configured = self.wishes.get("config_file_path"), {}
+        if not path:
+            return
+        config = read_config(path)
+        self.configured, ignored = config.settings, config.ignored
+        if ModelSpec.parse(self.chosen(["model"])["model"]).kind == "python":
+            own = [name for name in PREPARATION if self.configured.pop(name, None) is not None]
+            ignored = [*ignored, f"{', '.join(own)} (a Python model prepares its pictures itself)"] if own else ignored
+        if ignored:
+            report(self, ConfigError(f"{path}: not honoured: {'; '.join(ignored)}"), "warning")
 
     def offered_hosts(self) -> tuple[str, ...]:
         device = self.settings.device if self.settings is not None else self.wishes.get("device", "auto")
@@ -98,7 +124,7 @@ class PyInfer(BatchElement):
         super().apply(name, value)
         if name in self.model_options:
             self.stage.change(name, value)
-        elif name == "model":
+        elif name in ("model", "model_engine_file"):
             self.stage.swap(value)
         elif name == "model_args":
             self.stage.arguments = parse_arguments(value)
@@ -158,6 +184,8 @@ class PyInfer(BatchElement):
 
     @guard(False)
     def do_start(self) -> bool:
+        self.failed = False
+        self.configure()
         started = bool(super().do_start())
         if started and self.settings.stats_interval:
             self.reporting = Periodic("gstinfer:stats", self.settings.stats_interval, self.post_stats)

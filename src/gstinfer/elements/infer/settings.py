@@ -11,7 +11,7 @@ from gstinfer.errors import ConfigError
 from gstinfer.geometry import RESIZES
 from gstinfer.settings import Settings, option
 
-__all__ = ["MODEL_SETTINGS", "OBJECT_SETTINGS", "InferSettings", "class_ids"]
+__all__ = ["MODEL_SETTINGS", "OBJECT_SETTINGS", "InferSettings", "class_ids", "class_thresholds"]
 
 
 def _ids(text: Any) -> str:
@@ -27,6 +27,28 @@ def class_ids(text: str) -> NDArray[np.int32]:
     """The numbers in a checked list of class ids."""
     parts = text.replace(";", ":").replace(",", ":").split(":")
     return np.array([int(part) for part in parts if part.strip()], np.int32)
+
+
+def _thresholds(text: Any) -> str:
+    """Least confidence by class: ``0:0.4;2:0.6``, ``*`` for the classes that are not named."""
+    class_thresholds(str(text))
+    return str(text)
+
+
+def class_thresholds(text: str) -> dict[int, float]:
+    """Least confidence by class id; -1 stands for every other class.
+
+    Raises:
+        ConfigError: The text is no such list.
+    """
+    found: dict[int, float] = {}
+    for part in filter(None, (p.strip() for p in text.replace(",", ";").split(";"))):
+        name, _, value = part.partition(":")
+        try:
+            found[-1 if name.strip() == "*" else int(name)] = float(value)
+        except ValueError as error:
+            raise ConfigError(f"class-thresholds: {part!r} is not CLASS:CONFIDENCE", hint="write 0:0.4;2:0.6") from error
+    return found
 
 
 class InferSettings(Settings):
@@ -131,6 +153,10 @@ class InferSettings(Settings):
         str, "", "module:function or file.py:function that sees and may edit the results of each frame"
     )
     reload = option(bool, False, "Load the functions of head and callback again when their file changes")
+    class_thresholds = option(
+        str, "", "Least confidence by class, as 0:0.4;2:0.6, * for the others; above confidence-threshold", check=_thresholds
+    )
+    topk = option(int, 0, "Most objects of one class in a frame, the surest first; 0 for all", minimum=0)
     filter_out_class_ids = option(str, "", "Classes that are left out, as 0;2;3", check=_ids)
     on_late = option(
         str,
@@ -147,6 +173,10 @@ class InferSettings(Settings):
         "Metadata for other elements beside our own: auto, none (carrier), GstAnalytics or regions of interest",
         choices=("auto", "carrier", "analytics", "roi"),
     )
+    config_file_path = option(
+        str, "", "Configuration file of nvinfer, text or YAML; properties that are set go before what it says"
+    )
+    model_engine_file = option(str, "", "nvinfer's name for model", mutable=True)
     gpu_id = option(
         int, None, "GPU that DeepStream's frames must be on; -1 for the one they are on", minimum=0, unset=-1
     )

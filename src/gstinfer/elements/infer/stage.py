@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gstinfer.elements.infer.callback import Callback
-from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids
+from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids, class_thresholds
 from gstinfer.elements.infer.tracking import BatchTracking
 from gstinfer.errors import ConfigError, GstInferError, ModelError
 from gstinfer.frames import DropFrame, FrameBatch
@@ -133,6 +133,7 @@ class InferStage:
         self.shadow_report: Callable[[dict[str, float]], None] = lambda stats: None
         self.write_seconds, self._left = 0.0, 0.0
         self.callback = Callback(settings.callback) if settings.callback else None
+        self._thresholds = class_thresholds(settings.class_thresholds)
         self._excluded = class_ids(settings.filter_out_class_ids)
         self._refuse()
 
@@ -317,10 +318,28 @@ class InferStage:
         if isinstance(result, Detections):
             if self._excluded.size:
                 result = result[~np.isin(result.class_id, self._excluded)]
+            if self._thresholds or self.settings.topk:
+                result = result[self._surest(result)]
             return result.with_columns(component_id=np.full(len(result), own, np.int32))
         if isinstance(result, (Classifications, SegmentationMap, Text, Tensors)):
             return replace(result, component_id=own)
         return result
+
+    def _surest(self, found: Detections) -> np.ndarray[Any, Any]:
+        """Rows that reach the confidence of their class, at most ``topk`` of each class; in their order."""
+        rest = self._thresholds.get(-1, 0.0)
+        least = np.array([self._thresholds.get(c, rest) for c in found.class_id.tolist()], np.float32)
+        rows: np.ndarray[Any, Any] = np.flatnonzero(found.confidence >= least)
+        if self.settings.topk:
+            order = rows[np.argsort(-found.confidence[rows], kind="stable")]
+            seen: Counter[int] = Counter()
+            kept = []
+            for row, class_id in zip(order.tolist(), found.class_id[order].tolist()):
+                seen[class_id] += 1
+                if seen[class_id] <= self.settings.topk:
+                    kept.append(row)
+            rows = np.sort(np.array(kept, np.int64))
+        return rows
 
     def change(self, name: str, value: Any) -> None:
         """A threshold or the labels changed while frames pass; takes effect from the next batch on.

@@ -60,8 +60,8 @@ def _drawn(before: Detections | None) -> dict[int, tuple[bool, bool]]:
     if before is None:
         return {}
     nothing = np.zeros(len(before), bool)
-    points = nothing if before.keypoints is None else (before.keypoints[..., 2] >= LEAST).any(1)
-    boxes = nothing if before.obb is None else before.obb[:, 4] != 0
+    points: Any = nothing if before.keypoints is None else (before.keypoints[..., 2] >= LEAST).any(1)
+    boxes: Any = nothing if before.obb is None else before.obb[:, 4] != 0
     return dict(zip(before.data[OBJECT].tolist(), zip(points, boxes)))
 
 
