@@ -8,7 +8,7 @@ import pytest
 from gstinfer.errors import ConfigError
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import ImageTransform, Region
-from gstinfer.image import FORMATS, ColorInfo, Image
+from gstinfer.image import FORMATS, ColorInfo, Device, Image
 from gstinfer.preprocess import Preprocessing, prepare, reference, to_array
 from gstinfer.preprocess.cuda_table import ROW, Table, emulate
 
@@ -92,3 +92,24 @@ def test_nothing_cannot_be_cut_out(size):
         picture("RGB").crop((0, 0), size)
     with pytest.raises(ConfigError, match="cannot crop"):
         picture("RGB").crop((0, 0), (5, 5)).crop((0, 0), (2, 2))
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("angle", [0.0, 0.4])
+def test_crops_in_gpu_memory(cuda_device, angle):
+    torch = pytest.importorskip("torch")
+    for name in ("NV12", "RGB", "BGRx", "GRAY8", "I420"):
+        image = picture(name)
+        planes = tuple(torch.from_numpy(p).cuda() for p in image.planes)
+        there = Image(name, planes, 160, 90, image.color, Device("cuda"))
+        spec = Preprocessing((48, 32), dtype="uint8", scale=1.0, quality="exact")
+        got, (transform,) = prepare([there.crop(BOX[:2], BOX[2:], angle)], spec)
+        region = Region(image.size, BOX[:2], BOX[2:], angle)
+        want = reference.prepare(image, spec, region.placed(transform))
+        assert abs(got[0].cpu().numpy().astype(int) - want).max() <= 1
+        for color in ("rgb", "gray"):
+            here = to_array(image.crop(BOX[:2], BOX[2:], angle), color)
+            found = to_array(there.crop(BOX[:2], BOX[2:], angle), color)
+            assert found.shape == here.shape
+            inner = abs(found.astype(int) - here)[2:-2, 2:-2]
+            assert inner.max() <= 2 if not angle else np.median(inner) <= 2

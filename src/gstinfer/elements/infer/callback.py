@@ -7,7 +7,7 @@ from dataclasses import replace
 from gstinfer.errors import ModelError, PredictError, ResultError
 from gstinfer.frames import Frame
 from gstinfer.reload import UserFunction
-from gstinfer.results import FrameResults
+from gstinfer.results import Detections, FrameResults
 from gstinfer.sanitize import Dropped, sanitize
 
 __all__ = ["Callback"]
@@ -61,5 +61,6 @@ class Callback:
             )
         if found.detections is not None:
             clean = sanitize(found.detections, frame.width, frame.height, self.dropped)
-            found = replace(found, detections=clean.named(None))  # type: ignore[union-attr]
+            assert isinstance(clean, Detections)
+            found = replace(found, detections=clean.named(None))
         frame.results = found
