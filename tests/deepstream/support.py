@@ -25,7 +25,7 @@ def prepare(pipeline):
     {prepare}
 def each(pipeline, number):
     pass
-run = run_pipeline(sys.argv[1], prepare=prepare, timeout=60)
+run = run_pipeline(sys.argv[1], prepare=prepare, timeout={limit})
 told = dict(eos=run.eos, error=run.error, warnings=run.warnings, messages=run.messages, stats=run.stats, pts=run.pts)
 sys.stdout.flush()
 print("TOLD " + json.dumps(told | dict(frames=frames), default=str), file=sys.stderr)
@@ -66,7 +66,7 @@ def source(n: int = 2, form: str = "NV12", w: int = 160, h: int = 120, pad: int 
     )
 
 
-def run(standin, pipeline: str, *, prepare: str = "pass", read: str = "", timeout: float = 90, **env: str) -> Told:
+def run(standin, pipeline: str, *, prepare: str = "pass", read: str = "", timeout: float = 90, limit: int = 60, **env: str) -> Told:
     """Runs a pipeline; its sink is called ``sink``.
 
     Args:
@@ -74,10 +74,11 @@ def run(standin, pipeline: str, *, prepare: str = "pass", read: str = "", timeou
         pipeline: Launch description.
         prepare: Python lines that see ``pipeline`` before it starts.
         read: Python expression of ``f``, a FrameResults, collected for each frame at the sink.
-        timeout: Seconds.
+        timeout: Seconds for the process.
+        limit: Seconds for the pipeline.
         **env: Environment.
     """
-    script = SCRIPT.replace("{prepare}", prepare + (READ if read else ""))
+    script = SCRIPT.replace("{limit}", str(limit)).replace("{prepare}", prepare + (READ if read else ""))
     if read:
         script = script.replace("frames = []", f"import numpy as np\nframes = []\ndescribe = lambda f: {read}", 1)
     environment = {"PYTHONPATH": str(HERE), "NVDS_STANDIN_POISON": "1", **env}
