@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gstinfer import unwinder
+
+# Before NumPy and GStreamer: see the module.
+unwinder.preload()
+
 from gstinfer.errors import (
     ConfigError,
     GstInferError,

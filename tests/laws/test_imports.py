@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sources import imports, modules, tree
 
 LAYERS = (
-    ("errors",),
+    ("errors", "unwinder"),
     ("image", "geometry", "gpu", "labels", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),

@@ -17,6 +17,7 @@ from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
 from gstinfer.models.onnx_sizes import free_sizes
 from gstinfer.settings import option
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["PROVIDERS", "OnnxModel", "OnnxRuntime", "onnx_model"]
 
@@ -192,7 +193,8 @@ def onnx_model(path: str, **options: Any) -> OnnxModel:
 
 def _onnxruntime() -> Any:
     try:
-        import onnxruntime
+        with cxx_library():
+            import onnxruntime
     except ImportError as error:
         raise MissingDependencyError("onnxruntime", purpose="ONNX models") from error
     return onnxruntime

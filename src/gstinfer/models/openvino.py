@@ -12,6 +12,7 @@ from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line, texts
 from gstinfer.models.network import NetworkModel
 from gstinfer.settings import option
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["OpenVinoModel", "OpenVinoRuntime", "openvino_model"]
 
@@ -123,7 +124,8 @@ def openvino_model(path: str, **options: Any) -> OpenVinoModel:
 
 def _openvino() -> Any:
     try:
-        import openvino
+        with cxx_library():
+            import openvino
     except ImportError as error:
         raise MissingDependencyError("openvino", extra="openvino", purpose="OpenVINO models") from error
     return openvino

@@ -15,6 +15,7 @@ from gstinfer.models.network import NetworkModel
 from gstinfer.models.runtime import in_parts
 from gstinfer.models.torch_load import torch_library
 from gstinfer.settings import option
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["TensorRtModel", "TensorRtRuntime", "sides", "split_header", "tensorrt_model"]
 
@@ -205,7 +206,8 @@ def split_header(content: bytes) -> tuple[dict[str, str], bytes]:
 
 def _tensorrt() -> Any:
     try:
-        import tensorrt
+        with cxx_library():
+            import tensorrt
     except ImportError as error:
         raise MissingDependencyError("tensorrt", extra="tensorrt", purpose="TensorRT engines") from error
     return tensorrt

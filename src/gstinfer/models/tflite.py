@@ -15,6 +15,7 @@ from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
 from gstinfer.models.tflite_metadata import Exported, normalization, read_metadata
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["TfliteModel", "TfliteRuntime", "tflite_model"]
 
@@ -188,7 +189,8 @@ def dequantised(values: NDArray[Any], detail: Mapping[str, Any]) -> NDArray[Any]
 
 def _interpreter() -> Any:
     try:
-        from ai_edge_litert.interpreter import Interpreter
+        with cxx_library():
+            from ai_edge_litert.interpreter import Interpreter
     except ImportError:
         try:
             from tflite_runtime.interpreter import Interpreter

@@ -12,6 +12,7 @@ from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.image import Device
 from gstinfer.modelspec import ModelSpec
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["PRECISIONS", "Network", "open_network", "torch_library"]
 
@@ -47,7 +48,8 @@ def torch_library(device: Device | None = None) -> Any:
         ConfigError: A CUDA device that torch does not see.
     """
     try:
-        import torch
+        with cxx_library():
+            import torch
     except ImportError as error:
         raise MissingDependencyError("torch", extra="torch", purpose="PyTorch models") from error
     if device is not None and device.is_cuda:
