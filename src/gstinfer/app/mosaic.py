@@ -141,7 +141,7 @@ class Tile:
         convert = make(mosaic.pipeline, "videoconvert")
         self._chain = [self._source, convert]
         link(*self._chain)
-        self.pad = mosaic.mixer.get_request_pad("sink_%u")
+        self.pad = mosaic.mixer.request_pad_simple("sink_%u")
         self.pad.set_property("zorder", 1)
         if self.pad.find_property("sizing-policy") is not None:
             Gst.util_set_object_arg(self.pad, "sizing-policy", "keep-aspect-ratio")

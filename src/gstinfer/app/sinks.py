@@ -95,7 +95,7 @@ def encoder(pipeline: Any, path: Path) -> list[Any]:
     ]
     both = Gst.PadProbeType.EVENT_DOWNSTREAM | Gst.PadProbeType.BUFFER
     chain[0].get_static_pad("sink").add_probe(both, _Fitting(chain[3]))
-    chain[4].get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, _make_even, chain[4])
+    chain[4].get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, _make_even, chain[4], [])
     link(*chain)
     return chain
 
@@ -121,7 +121,10 @@ class _Fitting:
         elif event.type == Gst.EventType.CAPS and self.filter is not None:
             structure = structure_of(event.parse_caps(), 0)
             width, height = structure.get_int("width")[1], structure.get_int("height")[1]
-            self.filter.set_property("caps", Gst.Caps.from_string(f"video/x-raw,width={width},height={height}"))
+            known, numerator, denominator = structure.get_fraction("pixel-aspect-ratio")
+            shape = f"{numerator}/{denominator}" if known else "1/1"
+            caps = f"video/x-raw,width={width},height={height},pixel-aspect-ratio={shape}"
+            self.filter.set_property("caps", Gst.Caps.from_string(caps))
             self.filter = None
         return Gst.PadProbeReturn.OK
 
@@ -135,11 +138,16 @@ class _Fitting:
         return Gst.PadProbeReturn.OK
 
 
-def _make_even(pad: Any, info: Any, box: Any) -> Any:
+def _make_even(pad: Any, info: Any, box: Any, seen: list[Any]) -> Any:
     event = info.get_event()
-    if event.type == Gst.EventType.CAPS:
-        caps = event.parse_caps()
-        structure = structure_of(caps, 0)
-        box.set_property("right", -(structure.get_int("width")[1] & 1))
-        box.set_property("bottom", -(structure.get_int("height")[1] & 1))
+    if event.type != Gst.EventType.CAPS:
+        return Gst.PadProbeReturn.OK
+    if seen:
+        # Size and format are those of before; another rate alone would be a new track, which the muxer refuses.
+        return Gst.PadProbeReturn.DROP
+    caps = event.parse_caps()
+    seen.append(caps)
+    structure = structure_of(caps, 0)
+    box.set_property("right", -(structure.get_int("width")[1] & 1))
+    box.set_property("bottom", -(structure.get_int("height")[1] & 1))
     return Gst.PadProbeReturn.OK
