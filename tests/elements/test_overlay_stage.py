@@ -102,3 +102,23 @@ def test_properties_have_their_unset_values() -> None:
     assert option.unset == -1 and OverlaySettings(max_age=-1).max_age is None
     with pytest.raises(ConfigError, match="color-by"):
         OverlaySettings(color_by="shape")
+
+
+def shown(stage: OverlayStage, seconds: float, *texts: Text) -> list[str]:
+    """Words that are drawn on a frame."""
+    frame = Frame(Image.from_array(np.zeros((60, 80, 3), np.uint8)), "0", round(seconds * SECOND))
+    frame.results.texts = list(texts)
+    return [text.text for text in stage._shown(frame).texts][-1:]
+
+
+def test_an_answer_that_was_overtaken_does_not_replace_a_newer_one() -> None:
+    stage = started()
+    assert shown(stage, 5, Text("about 4", end=4 * SECOND)) == ["about 4"]
+    assert shown(stage, 6, Text("about 2", end=2 * SECOND)) == ["about 4"]
+    assert shown(stage, 7, Text("about 5", end=5 * SECOND)) == ["about 5"]
+
+
+def test_words_about_one_object_are_no_caption() -> None:
+    stage = started()
+    assert shown(stage, 0, Text("a red car", tracker_id=3)) == []
+    assert shown(stage, 1, Text("a street"), Text("a red car", tracker_id=3)) == ["a street"]

@@ -190,7 +190,7 @@ def test_flush_and_stop_are_immediate_and_nothing_late_arrives(running: Any) -> 
         r.stage.interrupt()
         with pytest.raises(Flushed):
             r.feed(frame("red", "cam", 11))
-        r.stage.reset("cam")
+        r.stage.clear()
         assert time.monotonic() - began < 0.2
         r.feed(frame("blue", "cam", 0))
         time.sleep(0.7)
@@ -206,6 +206,24 @@ def test_flush_and_stop_are_immediate_and_nothing_late_arrives(running: Any) -> 
         began = time.monotonic()
         r.stage.stop()
         assert time.monotonic() - began < 0.4
+
+
+def test_one_stream_of_several_may_end_or_begin_anew(running: Any) -> None:
+    with StandIn(delay=0.2) as standin:
+        r = running(model=standin.spec)
+        for number in range(5):
+            r.feed(frame("red", "a", number), frame("blue", "b", number), frame("green", "c", number))
+        r.stage.end("a")
+        r.stage.reset("b")
+        r.stage.reset("nobody")
+        for number in range(5, 11):
+            r.feed(frame("white", "b", number), frame("green", "c", number))
+        stats = r.settle()
+        assert stats["segments"] == stats["answered"] == 2
+        r.stage.finish()
+    assert sorted((stream, text.text) for stream, text in r.answers) == [
+        ("a", "red red"), ("b", "white white white"), ("c", "green"), ("c", "green green green green")
+    ]  # fmt: skip
 
 
 def person(*ids: int, label: str = "person") -> Detections:

@@ -45,7 +45,7 @@ def describe(file: Path, folders: Sequence[str]) -> dict[str, Any]:
     taken = Gst.ElementFactory.find(name)
     if taken is not None and taken.get_plugin_name() != "python":
         return {**base, "error": "taken", "said": f"the plugin {taken.get_plugin_name()}"}
-    if name in ("pyinfer", "pytrack", "pyoverlay", "pypublish"):
+    if name in ("pyinfer", "pytrack", "pyoverlay", "pypublish", "pyvlm"):
         return {**base, "error": "taken", "said": "gstinfer"}
     try:
         element = cls()

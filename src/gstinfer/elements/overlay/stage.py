@@ -70,7 +70,7 @@ class OverlayStage:
         held = self._held.setdefault(frame.stream_id, _Held())
         # What was said about one object stands at that object, as an attribute.
         texts = [text for text in results.texts if text.tracker_id is None]
-        if texts:
+        if texts and _newer(texts[-1], held.texts):
             held.texts, held.texts_pts = list(texts[-1:]), frame.pts
         elif held.texts:
             since = held.texts[-1].end if held.texts[-1].end is not None else held.texts_pts
@@ -100,6 +100,12 @@ class OverlayStage:
     def stats(self) -> dict[str, int]:
         """Frames and objects drawn so far."""
         return {"frames": self._frames, "objects": self._objects}
+
+
+def _newer(text: Text, held: list[Text]) -> bool:
+    """Whether a text does not speak of an earlier time than the one held: slow answers may overtake one another."""
+    ends = text.end, held[-1].end if held else None
+    return None in ends or ends[0] >= ends[1]  # type: ignore[operator]
 
 
 def _young(since: int | None, now: int | None, limit: float) -> bool:

@@ -12,7 +12,7 @@ import json
 from typing import Any, ClassVar
 
 from gstinfer.elements.base import BatchElement, gproperties
-from gstinfer.elements.compat import GObject, Gst, GstBase
+from gstinfer.elements.compat import GObject, Gst, GstBase, event_number, structure_of
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.infer.element import parse_arguments
 from gstinfer.elements.vlm.settings import VlmSettings
@@ -20,6 +20,9 @@ from gstinfer.elements.vlm.stage import VlmStage
 from gstinfer.results import Text
 
 __all__ = ["PyVlm"]
+
+SOURCE_ENDS = frozenset((401, 402))
+"""Numbers of nvstreammux's custom events that end a source: pad deleted, stream EOS."""
 
 SERIALIZED = 1 << 2
 """GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
@@ -106,6 +109,14 @@ class PyVlm(BatchElement):
                 self.held = None
             elif kind & SERIALIZED and kind != types.TAG:
                 self.let_go()
+            if kind in (types.EOS, types.FLUSH_STOP, types.STREAM_START):
+                self.stage.clear()
+            elif event_number(event) >> 8 in SOURCE_ENDS:
+                known, source = structure_of(event).get_uint("source-id")
+                if known:
+                    # Its last answers are still wanted, which a reset would drop.
+                    self.stage.end(str(source))
+                return
         super().before_event(event)
 
     def let_go(self) -> None:

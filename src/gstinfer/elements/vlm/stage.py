@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -62,7 +62,7 @@ class _Stream:
     objects: ObjectQuestions
     tracks: Tracks = field(default_factory=Tracks)
     calls: set[Call] = field(default_factory=set)
-    arrived: deque[tuple[Text, list[Classifications]]] = field(default_factory=deque)
+    arrived: list[tuple[Text, list[Classifications]]] = field(default_factory=list)
     asked: int | None = None
 
 
@@ -299,7 +299,9 @@ class VlmStage:
     def _deliver(self, stream: _Stream, frame: Frame) -> None:
         """Answers that came since the last frame go onto this one; words about objects stay with them."""
         with self._lock:
-            arrived, stream.arrived = stream.arrived, deque()
+            # Several questions at once may be answered in any order.
+            arrived = sorted(stream.arrived, key=lambda item: (item[0].start, item[0].end))
+            stream.arrived = []
             known = stream.objects.known
             said = None
             if known and self.settings.on == "objects":
@@ -376,14 +378,22 @@ class VlmStage:
         else:
             log.info("%s", error)
 
+    def end(self, stream_id: str) -> None:
+        """One of several streams ends: its open segment is asked about; its questions go on."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return
+        cut = stream.sampler.finish()
+        if cut is not None and not self._interrupted:
+            self._cut(stream, cut)
+        stream.tracks, stream.asked = Tracks(), None
+
     def finish(self) -> None:
-        """The stream ends: the open segments are asked about, and answers are awaited for ``drain-timeout``."""
+        """All streams end: the open segments are asked about, and answers are awaited for ``drain-timeout``."""
         self._ending = time.monotonic()
         try:
-            for stream in list(self._streams.values()):
-                cut = stream.sampler.finish()
-                if cut is not None and not self._interrupted:
-                    self._cut(stream, cut)
+            for stream_id in list(self._streams):
+                self.end(stream_id)
             with self._lock:
                 while any(s.calls for s in self._streams.values()) and not (self._interrupted or self._drained()):
                     self._lock.wait(0.05)
@@ -392,12 +402,16 @@ class VlmStage:
         self._drop(list(self._streams.values()), "drained")
 
     def reset(self, stream_id: str) -> None:
-        """A stream begins anew; an id that is none of ours means all streams of the pad."""
-        self._interrupted = False
-        names = [stream_id] if stream_id in self._streams else list(self._streams)
         with self._lock:
-            gone = [self._streams.pop(name) for name in names]
-        self._drop(gone, "flushed")
+            gone = self._streams.pop(stream_id, None)
+        if gone is not None:
+            self._drop([gone], "flushed")
+
+    def clear(self) -> None:
+        """Every stream begins anew."""
+        for stream_id in list(self._streams):
+            self.reset(stream_id)
+        self._interrupted = False
 
     def _drop(self, streams: list[_Stream], reason: str) -> None:
         with self._lock:
