@@ -174,3 +174,45 @@ def test_frame_results_collect_every_kind():
     assert results.texts == [words] and results.tensors == [raw]
     with pytest.raises(ResultError, match="type dict"):
         results.add({"boxes": []})
+
+
+class TestParents:
+    """Rows of the objects that others were found on stay right whatever becomes of the rows."""
+
+    def found(self) -> Detections:
+        boxes = [[n, 0, n + 1, 1] for n in range(5)]
+        return Detections(boxes, parent=[-1, -1, 0, 1, 3])
+
+    @pytest.mark.parametrize(
+        ("rows", "right"),
+        [
+            ([0, 1, 2, 3, 4], [-1, -1, 0, 1, 3]),
+            ([1, 3, 4], [-1, 0, 1]),
+            ([4, 3, 1], [1, 2, -1]),
+            ([2, 4], [-1, -1]),
+            ([1, 1, 3], [-1, -1, 0]),
+            ([], []),
+            (slice(2, None), [-1, -1, 1]),
+            (np.array([True, False, True, False, False]), [-1, 0]),
+        ],
+        ids=str,
+    )
+    def test_choosing_rows(self, rows, right):
+        assert self.found()[rows].parent.tolist() == right
+
+    def test_merging(self):
+        other = Detections([[0, 0, 9, 9]])
+        assert Detections.merge([other, self.found(), self.found()[[1, 3]]]).parent.tolist() == [
+            -1, -1, -1, 1, 2, 4, -1, 6,
+        ]  # fmt: skip
+        assert Detections.merge([other, other]).parent is None
+
+    def test_wrong_ones_are_refused(self):
+        with pytest.raises(ResultError, match=r"Detections.parent must have shape \[1\]"):
+            Detections([[0, 0, 1, 1]], parent=[0, 0])
+
+
+def test_rows_of_classifications():
+    found = Classifications([3, 1, 2], [0.5, 0.3, 0.2], ["c", "a", "b"])
+    assert found[found.confidence > 0.25].label == ["c", "a"]
+    assert found[:1].class_id.tolist() == [3] and found[[2, 0]].confidence.tolist() == pytest.approx([0.2, 0.5])

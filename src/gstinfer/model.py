@@ -154,6 +154,8 @@ class LoadedModel:
             if isinstance(result, Detections):
                 result = self._named(result)
             elif isinstance(result, Classifications):
+                if self.confidence is not None:
+                    result = result[result.confidence >= self.confidence]
                 result = result.named(self.model.labels if self.labels is None else self.labels)
             checked.append(result)
         return tuple(checked)

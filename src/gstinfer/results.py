@@ -204,7 +204,8 @@ class Detections:
         if isinstance(index, (int, np.integer)):
             index = [int(index)]
         rows = np.arange(len(self))[index]
-        picked = {name: None if column is None else _rows(column, rows) for name, column in vars(self).items() if name != "data"}
+        columns = ((name, column) for name, column in vars(self).items() if name != "data")
+        picked = {name: None if column is None else _rows(column, rows) for name, column in columns}
         if self.parent is not None:
             place = np.full(len(self) + 1, -1, np.int64)
             place[rows[::-1]] = np.arange(len(rows))[::-1]
@@ -325,6 +326,12 @@ class Classifications:
 
     def __len__(self) -> int:
         return len(self.class_id)
+
+    def __getitem__(self, index: Any) -> Classifications:
+        """The classes of an index array, a boolean mask or a slice."""
+        rows = np.arange(len(self))[index]
+        label = None if self.label is None else _rows(self.label, rows)
+        return replace(self, class_id=self.class_id[rows], confidence=self.confidence[rows], label=label)
 
     def named(self, labels: Sequence[str] | Mapping[int, str] | None) -> Classifications:
         """The same classes with ``label`` filled from class names."""

@@ -179,6 +179,10 @@ class TestChoice:
         with pytest.raises(ConfigError, match="input-object-max-width=5 is less than input-object-min-width=9"):
             ObjectStage(InferSettings(process_mode=2, input_object_min_width=9, input_object_max_width=5))
 
+    def test_a_tracker_inside_is_refused(self):
+        with pytest.raises(ConfigError, match="tracker follows objects of whole frames"):
+            ObjectStage(InferSettings(process_mode=2, tracker="bytetrack"))
+
     def test_every_nth_batch(self, make):
         stage = make("FirstPixel", interval=2)
         frames = [frame(sequence=n) for n in range(7)]
@@ -292,6 +296,11 @@ class TestWhatIsAttached:
         one = frame()
         make("FirstPixel", classes_per_object=2).process(FrameBatch((one,)))
         assert words(one)[0] == [("10", 7), ("20", 7)]
+
+    def test_not_those_below_the_threshold(self, make):
+        one = frame()
+        make("FirstPixel", classes_per_object=2, confidence_threshold=0.5).process(FrameBatch((one,)))
+        assert words(one)[0] == [("10", 7)]
 
     def test_others_words_stay_and_own_ones_are_replaced(self, make):
         one = frame()

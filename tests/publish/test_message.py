@@ -188,3 +188,10 @@ def test_texts_with_foreign_data():
 
 def test_a_file_name_that_is_no_utf8_still_makes_json():
     assert checked(FrameResults(), source="caf\udce9.mp4")["source"] == "caf\udce9.mp4"
+
+
+def test_the_parent_of_an_object_is_its_place_among_those_published():
+    boxes = [[np.nan, 0, 4, 4], [0, 0, 40, 40], [10, 10, 20, 20], [1, 1, 2, 2]]
+    found = Detections(boxes, parent=[-1, -1, 1, 0])
+    frame = Frame(Image.from_array(np.zeros((48, 64, 3), np.uint8)), results=FrameResults("m", True, found))
+    assert [item.get("parent") for item in message(frame)["objects"]] == [None, 0, None]

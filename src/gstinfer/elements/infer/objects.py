@@ -107,6 +107,11 @@ class ObjectStage(InferStage):
         self._unmatched = 0
 
     def _refuse(self) -> None:
+        if self.settings.tracker:
+            raise ConfigError(
+                "tracker follows objects of whole frames; it does not apply to process-mode=2",
+                hint="set tracker on the element before, or put pytrack between the two",
+            )
         low = self.settings.input_object_min_width, self.settings.input_object_min_height
         high = self.settings.input_object_max_width, self.settings.input_object_max_height
         for name, least, most in zip(("width", "height"), low, high):

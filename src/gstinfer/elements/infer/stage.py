@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,16 @@ import numpy as np
 from gstinfer.elements.infer.callback import Callback
 from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids, class_thresholds
 from gstinfer.elements.infer.tracking import BatchTracking
-from gstinfer.errors import ConfigError, GstInferError, ModelError
+from gstinfer.elements.infer.watching import Watching
+from gstinfer.errors import ConfigError, ModelError
 from gstinfer.frames import DropFrame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
-from gstinfer.reload import UserFunction
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
-from gstinfer.swap import ModelSwap, Watch
+from gstinfer.swap import ModelSwap
 from gstinfer.watchdog import Watchdog
 
 __all__ = ["InferStage", "Pending", "build_model"]
@@ -127,7 +126,7 @@ class InferStage:
         self.counts: Counter[str] = Counter()
         self._batches = 0
         self._swap: ModelSwap | None = None
-        self._watching: list[Watch] = []
+        self._watching = Watching()
         self._watchdog: Watchdog | None = None
         self.shadow: Shadow | None = None
         self.shadow_report: Callable[[dict[str, float]], None] = lambda stats: None
@@ -407,35 +406,16 @@ class InferStage:
 
     def _watch(self) -> None:
         """Follows the files of the running model and of the user's functions, if that is asked for and they have one."""
-        self._unwatch()
-        spec = ModelSpec.parse(self.settings.model)
-        path = Path(spec.target if spec.kind == "runtime" else spec.name)
-        if self.settings.model_watch and path.is_file():
-            self._watching.append(Watch(path, lambda: self.swap(self.settings.model)))
-        if not self.settings.reload:
-            return
-        functions: dict[Path | None, list[UserFunction]] = {}
-        loaded = self.runner.model if self.runner is not None else None
-        own = (self.callback.function,) if self.callback is not None else ()
-        for function in (*own, *getattr(loaded.model if loaded is not None else None, "functions", ())):
-            functions.setdefault(function.file, []).append(function)
-        functions.pop(None, None)
-        for file, those in functions.items():
-            assert file is not None
-            self._watching.append(Watch(file, partial(self._load_again, those)))
-
-    def _load_again(self, functions: Sequence[UserFunction]) -> None:
-        """A user's file changed; where it cannot be used, the functions of before stay."""
-        try:
-            for function in functions:
-                function.load(fresh=True)
-            self.counts["reloads"] += 1
-        except GstInferError as error:
-            self.notify(error)
-
-    def _unwatch(self) -> None:
-        while self._watching:
-            self._watching.pop().close()
+        self._watching.close()
+        if self.settings.model_watch:
+            spec = ModelSpec.parse(self.settings.model)
+            path = Path(spec.target if spec.kind == "runtime" else spec.name)
+            self._watching.model(path, lambda: self.swap(self.settings.model))
+        if self.settings.reload:
+            loaded = self.runner.model if self.runner is not None else None
+            own = (self.callback.function,) if self.callback is not None else ()
+            theirs = getattr(loaded.model, "functions", ()) if loaded is not None else ()
+            self._watching.functions((*own, *theirs), lambda: self.counts.update(reloads=1), self.notify)
 
     @property
     def tracking(self) -> BatchTracking | None:
@@ -459,7 +439,7 @@ class InferStage:
             self.lane.flush()
 
     def stop(self) -> None:
-        self._unwatch()
+        self._watching.close()
         if self._watchdog is not None:
             self._watchdog.close()
         if self._swap is not None:
