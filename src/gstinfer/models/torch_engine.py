@@ -37,6 +37,8 @@ class _Slot:
     def __init__(self, outputs: Mapping[str, Any]) -> None:
         self.outputs = dict(outputs)
         self.event: Any = None
+        # Slices by size of the graph and number of pictures: making them again costs more than the copies' launch.
+        self.copies: dict[tuple[int, int], list[tuple[Any, Any]]] = {}
 
 
 class Engine:
@@ -88,7 +90,7 @@ class Engine:
         stack = ExitStack()
         stack.enter_context(self.torch.inference_mode())
         if self.stream is not None:
-            stack.enter_context(self.torch.cuda.device(self.place))
+            # Switches to the stream's GPU as well.
             stack.enter_context(self.torch.cuda.stream(self.stream))
         return stack
 
@@ -135,9 +137,8 @@ class Engine:
         try:
             with self._on_stream():
                 self._fill(images, transforms)
-                outputs = self._run(len(images))
-                for name, target in slot.outputs.items():
-                    target[: len(images)].copy_(outputs[name][: len(images)], non_blocking=True)
+                for target, source in self._run(slot, len(images)):
+                    target.copy_(source, non_blocking=True)
                 if self.stream is not None:
                     slot.event = slot.event or self.torch.cuda.Event(blocking=True)
                     slot.event.record(self.stream)
@@ -172,12 +173,19 @@ class Engine:
         self.input[:count].copy_(host[:count], non_blocking=True)
         event.record(self.stream)
 
-    def _run(self, count: int) -> Mapping[str, Any]:
+    def _run(self, slot: _Slot, count: int) -> list[tuple[Any, Any]]:
+        """Runs the network; gives the slot's arrays and the outputs to copy there."""
+        size = graph_size(count, self.sizes)
         if not self._graphs:
-            return self.program(self.input[: graph_size(count, self.sizes)])
-        graph, outputs = self._graphs[graph_size(count, self.sizes)]
+            outputs = self.program(self.input[:size])
+            return [(target[:count], outputs[name][:count]) for name, target in slot.outputs.items()]
+        graph, outputs = self._graphs[size]
         graph.replay()
-        return outputs
+        copies = slot.copies.get((size, count))
+        if copies is None:
+            copies = [(target[:count], outputs[name][:count]) for name, target in slot.outputs.items()]
+            slot.copies[size, count] = copies
+        return copies
 
     def close(self) -> None:
         """Waits for the stream and lets go of the graphs."""

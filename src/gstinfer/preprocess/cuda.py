@@ -65,6 +65,7 @@ class _Slot:
     def __init__(self, host: Any, rows: NDArray[np.void], device: Any) -> None:
         self.host, self.rows, self.device, self.event = host, rows, device, None
         self.paired = False
+        self.parts: dict[int, tuple[Any, Any]] = {}
 
 
 class TorchBackend:
@@ -94,8 +95,11 @@ class TorchBackend:
         return _Slot(host, host.numpy().view(ROW), device)
 
     def upload(self, slot: _Slot, rows: int) -> None:
-        words = rows * ROW_BYTES // 8
-        slot.device[:words].copy_(slot.host[:words], non_blocking=True)
+        parts = slot.parts.get(rows)
+        if parts is None:
+            words = rows * ROW_BYTES // 8
+            parts = slot.parts[rows] = slot.device[:words], slot.host[:words]
+        parts[0].copy_(parts[1], non_blocking=True)
 
     def launch(self, slot: _Slot, out: Any, spec: Preprocessing, count: int, strides: tuple[int, ...]) -> None:
         width, height = spec.size
@@ -246,7 +250,7 @@ def prepare(
 ) -> Any:
     """All pictures as one input on their GPU, on the current stream; see ``preprocess.prepare``."""
     for number, image in enumerate(images):
-        if image.device != images[0].device:
+        if image.device is not images[0].device and image.device != images[0].device:
             raise ConfigError(
                 f"picture 0 of the batch lies on {images[0].device}, picture {number} on {image.device}",
                 hint="give each device a model of its own",
