@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gstinfer.app import sinks, sources
+from gstinfer.app import sinks, sources, window
 from gstinfer.app.counts import Clockwork, Counts
 from gstinfer.app.live import STALL_SECONDS, Connection
 from gstinfer.app.mosaic import Tile
@@ -42,6 +42,7 @@ class Branch:
         max_frames: Frames after which the stream ends, or None.
         attempts: Failures in a row after which a camera counts as failed; see ``live.Connection``.
         tile: Its place in a picture of many, or None.
+        show: Element that opens a window for its pictures, or empty; see ``window.find_sink``.
         updated: Told (spec, error or empty) after each attempt to exchange the model, on the polling thread.
 
     Attributes:
@@ -62,10 +63,11 @@ class Branch:
         *,
         attempts: int | None = None,
         tile: Tile | None = None,
+        show: str = "",
         updated: Callable[[str, str], None] = lambda spec, error: None,
     ) -> None:
         self.source, self.output, self.max_frames = source, output, max_frames
-        self.attempts, self.tile, self.updated = attempts, tile, updated
+        self.attempts, self.tile, self.show, self.updated = attempts, tile, show, updated
         self.properties, self.publish = properties, publish
         self.counts, self.facts = Counts(), sources.Facts()
         self.state, self.error = "ready", ""
@@ -99,7 +101,7 @@ class Branch:
     @property
     def element(self) -> Any:
         """The pyinfer of a running branch, or None."""
-        return self._elements[0] if self.running and self._elements else None
+        return next(iter(self._elements), None) if self.running else None
 
     @property
     def expected(self) -> int | None:
@@ -116,19 +118,19 @@ class Branch:
 
     def start(self) -> None:
         """Builds the pipeline and plays it; a failure is kept in ``error``."""
-        try:
-            self._build()
-        except GstInferError as error:
-            self._end(str(error))
-            return
-        self.state = "connecting"
-        self._since = self._last_arrival = time.monotonic()
-        if self.pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
-            self.poll()
-            if self.running:
+        with self._polling:
+            try:
+                self._build()
+            except GstInferError as error:
+                self._end(str(error))
+                return
+            self.state = "connecting"
+            if self.pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
+                self._look()
                 self._end("the pipeline cannot start")
-            return
-        self._since = time.monotonic()
+                return
+            # The model is loaded by now, however long that took.
+            self._since = self._last_arrival = time.monotonic()
 
     def _build(self) -> None:
         pipeline = self.pipeline = Gst.Pipeline.new(None)
@@ -166,6 +168,9 @@ class Branch:
         chain[-1].get_static_pad("src").add_probe(both, self._count)
         if self.tile is not None:
             self._sinks = self.tile.build(pipeline, self.properties.get("pyoverlay") or {})
+            self._elements.append(self._sinks[1])
+        elif self.show:
+            self._sinks = window.show(pipeline, self.show, self._part, self.properties.get("pyoverlay") or {})
             self._elements.append(self._sinks[1])
         elif self._part is None:
             self._sinks = sinks.nowhere(pipeline)
@@ -221,27 +226,33 @@ class Branch:
             if element.get_factory().get_name() == "pyvlm":
                 element.set_property("on-full", "drop-oldest")
                 element.set_property("drain-timeout", STOP_SECONDS / 4)
-        if self._connection is None and self.pipeline is not None:
-            self.pipeline.send_event(Gst.Event.new_eos())
+        pipeline = self.pipeline
+        if self._connection is None and pipeline is not None:
+            pipeline.send_event(Gst.Event.new_eos())
 
     def poll(self) -> None:
         """Takes what the pipeline said meanwhile; never waits. Any thread; where another one is at it, nothing happens."""
         if not self._polling.acquire(blocking=False):
             return
         try:
-            bus = self.pipeline.get_bus() if self.pipeline is not None else None
-            while bus is not None and self.running and (message := bus.pop()) is not None:
-                self._take(message)
-            if self.running:
-                self._watch()
+            self._look()
         finally:
             self._polling.release()
+
+    def _look(self) -> None:
+        bus = self.pipeline.get_bus() if self.pipeline is not None else None
+        while bus is not None and self.running and (message := bus.pop()) is not None:
+            self._take(message)
+        if self.running:
+            self._watch()
 
     def _take(self, message: Any) -> None:
         types = Gst.MessageType
         if message.type == types.ERROR:
             if self._connection is not None and self._connection.owns(message.src):
                 self._connection.error(*message.parse_error())
+            elif self.show and window.closed(message, self._sinks):
+                self.stop()
             elif message.src is self.pipeline or message.src.has_as_ancestor(self.pipeline):
                 self._fail(self._reason(message), message.src in self._sinks)
             # else it is a word of a connection that is gone
@@ -331,7 +342,7 @@ class Branch:
     def _end(self, error: str) -> None:
         if self.state in ("ended", "failed"):
             return
-        self.error, self.state = error, "failed" if error else "ended"
+        self.error = error
         if self.tile is not None:
             # Before the pipeline stops: its thread may wait for room in the mosaic.
             self.tile.end()
@@ -339,18 +350,21 @@ class Branch:
             self.stats = {element.get_factory().get_name(): element.stats() for element in self._elements}
             self.pipeline.set_state(Gst.State.NULL)
             self.pipeline = self._queue = None
-            self._elements, self._sinks = [], []
             if self._part is not None and self.output is not None and self._part.exists():
                 if self._complete and self.counts.frames:
                     self._part.replace(self.output)
                     self.written = True
                 else:
                     self._part.unlink()
+        # Last: whoever waits for the end finds everything done.
+        self.state = "failed" if error else "ended"
+        self._elements, self._sinks = [], []
 
     def abandon(self) -> None:
         """Stops at once."""
-        if self.running:
-            self._end(self.error or "interrupted")
+        with self._polling:
+            if self.running:
+                self._end(self.error or "interrupted")
 
     def report(self) -> dict[str, Any]:
         """The stream as plain values: its state, rates, lag in seconds, losses, and its elements' ``stats``."""
