@@ -21,7 +21,8 @@ EVERY = pytest.mark.parametrize("format", sorted(FORMATS))
 def source(format: str, size: tuple[int, int] = (96, 64), *, n: int = 1, pattern: str = "smpte") -> str:
     """A test picture, made in RGB: in other formats videotestsrc forgets the last pixel of odd rows and the range of grey."""
     width, height = size
-    made = f"videotestsrc num-buffers={n} pattern={pattern} ! video/x-raw,format=RGB,width={width},height={height},framerate=30/1"
+    made = f"videotestsrc num-buffers={n} pattern={pattern} ! video/x-raw,format=RGB,width={width},height={height}"
+    made += ",framerate=30/1"
     return made if format == "RGB" else f"{made} ! videoconvert ! video/x-raw,format={format}"
 
 

@@ -15,6 +15,7 @@ _PACKAGES = {
     "appsrc": "gstreamer1.0-plugins-base",
     "compositor": "gstreamer1.0-plugins-base",
     "decodebin": "gstreamer1.0-plugins-base",
+    "errorignore": "gstreamer1.0-plugins-bad",
     "h264parse": "gstreamer1.0-plugins-bad",
     "mp4mux": "gstreamer1.0-plugins-good",
     "rtspsrc": "gstreamer1.0-plugins-good",

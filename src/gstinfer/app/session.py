@@ -15,7 +15,7 @@ from typing import Any
 
 import gstinfer
 from gstinfer import registry
-from gstinfer.app import sinks, sources
+from gstinfer.app import sinks, sources, window
 from gstinfer.app.branch import Branch
 from gstinfer.app.mosaic import Mosaic
 from gstinfer.app.sources import Source
@@ -55,6 +55,7 @@ class Job:
             and no end after it.
         vlm: Vision-language model beside the streams, or empty.
         prompt: What it is asked.
+        show: Whether each input gets a window.
     """
 
     inputs: Sequence[str]
@@ -70,6 +71,7 @@ class Job:
     attempts: int | None = None
     vlm: str = ""
     prompt: str = ""
+    show: bool = False
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -102,7 +104,7 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
     absent = {
         "pytrack": job.track == "none" and "there is no tracker with --track none",
         "pyvlm": not job.vlm and "there is no vision-language model without --vlm",
-        "pyoverlay": not job.output and "nothing is drawn without --output",
+        "pyoverlay": not (job.output or job.show) and "nothing is drawn without --output or --show",
         "pypublish": not job.publish and "nothing is published without --jsonl or --publish",
     }
     for element, reason in absent.items():
@@ -176,6 +178,9 @@ class Session:
             if any(source.kind == "file" and sinks.same_file(self._picture, source.target) for source in inputs):
                 raise ConfigError(f"{job.output!r} is an input and the output", hint="choose another name")
         outputs = [None] * len(inputs) if job.tile else sinks.output_paths(job.output, inputs)
+        if job.show and job.tile:
+            raise ConfigError("--show does not apply to --tile", hint="leave one of them out")
+        self._window = window.find_sink() if job.show else ""
         self.mosaic: Mosaic | None = None
         self.branches = [self._branch(source, output) for source, output in zip(inputs, outputs)]
         self._stop = threading.Event()
@@ -187,7 +192,7 @@ class Session:
     def _branch(self, source: Source, output: Path | None) -> Branch:
         return Branch(
             source, output, self._properties, self.urls, self.job.max_frames,
-            attempts=self.job.attempts, updated=self._updated,
+            attempts=self.job.attempts, show=self._window, updated=self._updated,
         )  # fmt: skip
 
     @property

@@ -28,6 +28,7 @@ __all__ = ["command"]
 )
 @click.option("--prompt", default="", metavar="TEXT", help="What the vision-language model is asked.")
 @click.option("--output", "-o", metavar="FILE|DIR", help="Annotated video as MP4; a folder for several inputs.")
+@click.option("--show", is_flag=True, help="Show the annotated video in a window.")
 @click.option("--jsonl", metavar="FILE|-", help="One JSON message a frame; - for standard output, with nothing else on it.")
 @click.option("--publish", multiple=True, metavar="URL", help="Another target for the messages. May be repeated.")
 @click.option("--max-frames", type=click.IntRange(min=1), metavar="N", help="End each input after N frames.")
@@ -49,6 +50,7 @@ def command(
     vlm: str,
     prompt: str,
     output: str | None,
+    show: bool,
     jsonl: str | None,
     publish: tuple[str, ...],
     max_frames: int | None,
@@ -59,10 +61,11 @@ def command(
     stay: bool,
     attempts: int | None,
 ) -> None:
-    """Runs a model on each INPUT: a file (put -- before one that begins with a dash), rtsp://... or test:PATTERN.
+    """Runs a model on each INPUT: a video, a picture, a folder of pictures, a pattern such as 'clips/*.mp4', rtsp://...,
+    v4l2:/dev/video0, - for standard input, or test:PATTERN. Put -- before a name that begins with a dash.
 
-    Without --output, --jsonl and --publish it prints the summary only. Ctrl-C and SIGTERM finish the files. The exit code
-    is 0 when every input was processed, 1 when any failed, 2 for a wrong command line.
+    Without --output, --show, --jsonl and --publish it prints the summary only. Ctrl-C and SIGTERM finish the files. The
+    exit code is 0 when every input was processed, 1 when any failed, 2 for a wrong command line.
     """
     try:
         from gstinfer.app.control import ControlSocket
@@ -85,7 +88,7 @@ def command(
         urls.insert(0, "stdout:" if jsonl == "-" else f"file:{jsonl}")
     messages_on_stdout = any(url.startswith("stdout:") for url in urls)
     with stdout_alone() if messages_on_stdout else nullcontext():
-        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt)
+        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt, show)
         session = Session(job)
         with ExitStack() as stack:
             if control:
