@@ -241,9 +241,10 @@ def _settle(tensor: Any) -> None:
 
 
 def _reason(error: Exception, path: Path) -> str:
-    """ONNX Runtime's message without its prefix and the path, on one line."""
+    """ONNX Runtime's message without its prefix, the place in its source, and the path, on one line."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", one_line(error, 2000))
-    return re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)[:300]
+    text = re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)
+    return re.sub(r"^/\S+:\d+ .*?\) (?=[A-Z])", "", text)[:300]
 
 
 def _tensor(node: Any) -> TensorInfo:

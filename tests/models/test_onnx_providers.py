@@ -1,0 +1,185 @@
+"""ONNX Runtime's providers: chosen by name, never replaced; tensors bound by address, in and out; opsets and shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+from onnx_networks import constant, oracle
+
+from gstinfer import ConfigError, ModelLoadError, as_model
+from gstinfer.image import Device
+from gstinfer.models.onnx import PROVIDERS, OnnxRuntime
+
+GPU = Device("cuda", 1)
+
+
+class TensorLike:
+    """What ``run`` asks of a torch tensor, over NumPy memory."""
+
+    def __init__(self, array):
+        self.array, self.shape = array, array.shape
+        self.device = type("Where", (), {"type": "cpu", "index": None})
+
+    def contiguous(self):
+        return self
+
+    def data_ptr(self):
+        return self.array.ctypes.data
+
+
+class Session:
+    """Records what it is made with; runs on the providers it is told to pretend."""
+
+    seen: list = []  # noqa: RUF012
+    pretend: list = []  # noqa: RUF012
+
+    def __init__(self, path, options, providers):
+        Session.seen.append(providers)
+
+    def disable_fallback(self):
+        pass
+
+    def get_providers(self):
+        return Session.pretend
+
+    def get_inputs(self):
+        return []
+
+    get_outputs = get_inputs
+
+    def get_modelmeta(self):
+        return type("Meta", (), {"custom_metadata_map": {}})
+
+
+@pytest.fixture
+def library(monkeypatch):
+    """An ONNX Runtime that has every provider."""
+    monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: list(PROVIDERS.values()))
+    Session.seen.clear()
+    Session.pretend = list(PROVIDERS.values())
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "want"),
+    [
+        ("auto", Device(), [("CPUExecutionProvider", {})]),
+        ("auto", GPU, [("CUDAExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
+        ("cuda", GPU, [("CUDAExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
+        ("tensorrt", GPU, [("TensorrtExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
+        ("openvino", Device(), [("OpenVINOExecutionProvider", {"device_type": "CPU"}), ("CPUExecutionProvider", {})]),
+    ],
+)
+def test_the_provider_asked_for_comes_first(library, tmp_path, provider, device, want):
+    OnnxRuntime(oracle(tmp_path / "o.onnx"), device, provider=provider)
+    assert Session.seen == [want]
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "hint"),
+    [("cuda", Device(), "device=cuda:0"), ("tensorrt", Device(), "device=cuda:0"), ("openvino", GPU, "device=cpu"),
+     ("cpu", GPU, "device=cpu")],
+)  # fmt: skip
+def test_a_provider_that_does_not_fit_the_device(library, tmp_path, provider, device, hint):
+    with pytest.raises(ConfigError, match=f"provider={provider} does not fit device=") as caught:
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), device, provider=provider)
+    assert hint in caught.value.hint and Session.seen == []
+
+
+@pytest.mark.parametrize(
+    ("provider", "device", "package"),
+    [("openvino", Device(), "onnxruntime-openvino"), ("tensorrt", GPU, "onnxruntime-gpu"), ("auto", GPU, "onnxruntime-gpu")],
+)
+def test_a_provider_that_is_missing_is_an_error(monkeypatch, tmp_path, provider, device, package):
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(ConfigError, match=r"was asked for, but ONNX Runtime .* only CPUExecutionProvider") as caught:
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), device, provider=provider)
+    assert f"pip install {package}" in caught.value.hint
+
+
+def test_a_provider_that_fails_to_start_is_an_error(library, tmp_path):
+    """ONNX Runtime goes on with the CPU then."""
+    Session.pretend = ["CPUExecutionProvider"]
+    with pytest.raises(ModelLoadError, match="could not use TensorrtExecutionProvider on cuda:1 for"):
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU, provider="tensorrt")
+
+
+def test_the_option_reaches_the_runtime(tmp_path):
+    path = oracle(tmp_path / "o.onnx")
+    assert as_model(str(path), provider="cpu").predict(np.zeros((64, 64, 3), np.uint8))[0].class_id.tolist() == [0]
+    with pytest.raises(ConfigError, match="provider=tensorrt does not fit device=cpu"):
+        as_model(str(path), provider="tensorrt")
+    with pytest.raises(ConfigError, match="provider='gpu' is not known"):
+        as_model(str(path), provider="gpu")
+
+
+def test_outputs_are_written_where_they_are_wanted(tmp_path):
+    runtime = OnnxRuntime(oracle(tmp_path / "o.onnx"))
+    pixels = np.ones((2, 3, 64, 64), np.float32)
+    out = TensorLike(np.zeros((2, 1, 6), np.float32))
+    assert runtime.run({"images": TensorLike(pixels)}, {"output0": out})["output0"] is out
+    assert out.array[:, 0, 2].tolist() == [52, 52]
+    pixels[:] = 0
+    runtime.run({"images": pixels}, {"output0": out})
+    assert out.array[:, 0, 2].tolist() == [20, 20]
+
+
+def test_an_array_that_is_not_contiguous_is_copied(tmp_path):
+    pixels = np.zeros((2, 64, 64, 3), np.float32).transpose(0, 3, 1, 2)
+    out = TensorLike(np.zeros((2, 1, 6), np.float32))
+    OnnxRuntime(oracle(tmp_path / "o.onnx")).run({"images": pixels}, {"output0": out})
+    assert out.array[:, 0, 2].tolist() == [20, 20]
+
+
+def changed(path, **fields):
+    model = onnx.load(path)
+    for name, value in fields.items():
+        if name == "opset":
+            model.opset_import[0].version = value
+        elif name == "operator":
+            model.graph.node[0].op_type = value
+        else:
+            setattr(model, name, value)
+    onnx.save(model, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"opset": 99}, "guarantees.* support for models stamped with official released onnx opset|[Oo]pset 99"),
+        ({"ir_version": 99}, "IR version"),
+        ({"operator": "NoSuchOperator"}, "NoSuchOperator"),
+    ],
+)
+def test_a_file_of_another_opset_or_version(tmp_path, fields, words):
+    with pytest.raises(ModelLoadError, match=words) as caught:
+        as_model(str(changed(oracle(tmp_path / "o.onnx"), **fields)))
+    assert "o.onnx cannot be loaded by ONNX Runtime" in str(caught.value) and "\n" not in str(caught.value)
+    assert "onnxruntime_src" not in str(caught.value)
+
+
+def test_an_input_that_is_no_picture(tmp_path):
+    node = helper.make_node("Identity", ["words"], ["output0"])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16]) for name in ("words", "output0")]
+    graph = helper.make_graph([node], "test", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "o.onnx")
+    with pytest.raises(ConfigError, match=r"takes words \[1,16\], expected pictures"):
+        as_model(str(tmp_path / "o.onnx"), head="classify")
+
+
+def test_labels_that_do_not_fit(tmp_path):
+    path = constant(tmp_path / "o.onnx", np.zeros((1, 4), np.float32))
+    with pytest.raises(ConfigError, match="3 labels do not fit"):
+        as_model(str(path), head="classify", labels="a,b,c")
+
+
+def test_a_file_that_holds_other_bytes(tmp_path):
+    (tmp_path / "o.onnx").write_bytes(np.random.default_rng(0).bytes(4096))
+    with pytest.raises(ModelLoadError, match="cannot be loaded by ONNX Runtime") as caught:
+        as_model(str(tmp_path / "o.onnx"))
+    assert "\n" not in str(caught.value)
