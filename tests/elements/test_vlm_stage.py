@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,19 @@ def test_a_full_mailbox_may_hold_the_stream(running: Any) -> None:
         r.stage.finish()
         stats = r.settle()
     assert stats["segments"] == stats["answered"] == 21
+
+
+def test_a_stream_that_is_held_is_let_go_by_a_flush(running: Any) -> None:
+    with StandIn(lambda number: "hang") as standin:
+        r = running(model=standin.spec, segment=0.2, fps=10, max_inflight=1, queue_size=1, on_full="wait")
+        threading.Timer(0.5, r.stage.interrupt).start()
+        began = time.monotonic()
+        with pytest.raises(Flushed):
+            for number in range(41):
+                r.feed(frame("green", "cam", number))
+        assert 0.4 < time.monotonic() - began < 1.5
+        stats = r.settle()
+        assert stats["segments"] == stats["dropped-flushed"] == 3
 
 
 def test_the_last_segment_is_asked_at_the_end_and_drain_timeout_bounds_it(running: Any) -> None:

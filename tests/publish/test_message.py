@@ -186,6 +186,14 @@ def test_texts_with_foreign_data():
     ]
 
 
+def test_a_text_tells_of_its_object_and_why_it_does_not_fit():
+    results = FrameResults("m", True, texts=[Text("It is red.", invalid="not JSON", tracker_id=3), Text("x", tracker_id=0)])
+    assert checked(results)["texts"] == [
+        {"text": "It is red.", "invalid": "not JSON", "tracker_id": 3},
+        {"text": "x", "tracker_id": 0},
+    ]
+
+
 def test_a_file_name_that_is_no_utf8_still_makes_json():
     assert checked(FrameResults(), source="caf\udce9.mp4")["source"] == "caf\udce9.mp4"
 

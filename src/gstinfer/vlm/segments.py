@@ -229,7 +229,9 @@ def thumbnail(image: Image) -> NDArray[np.int16]:
 
 def _host(image: Image, spec: Preprocessing) -> NDArray[np.uint8]:
     array, _ = prepare([image], spec)
-    if hasattr(array, "cpu"):
-        array = array.cpu().numpy()
+    if image.device.is_cuda:
+        from gstinfer.preprocess import cuda
+
+        array = cuda.engine(image.device.index).backend.to_host(array)
     picture: NDArray[np.uint8] = np.ascontiguousarray(array[0])
     return picture

@@ -149,7 +149,7 @@ def test_every_field_is_carried():
         ),
         [Classifications([4], [0.5], ["c"], 6)],
         SegmentationMap(one((2, 2)), ["d"], one((2, 2), np.float32), 7),
-        [Text("e", {"f": 1}, 1, 2, "g", "h", 3, 4, "i", 8)],
+        [Text("e", {"f": 1}, 1, 2, "g", "h", 3, 4, "i", 8, "j", 9)],
         [Tensors({"j": one((2, 0, 3))}, 9)],
         "k",
     )  # fmt: skip
