@@ -57,6 +57,24 @@ def test_the_last_answers_of_a_file_reach_its_last_frame(bikes: Path) -> None:
     assert found[-1][0] == run.pts[-1]
 
 
+def test_an_application_gets_each_frame_as_soon_as_it_pushed_it() -> None:
+    with StandIn(delay=0.2) as standin:
+        gstinfer.register()
+        pipeline = Gst.parse_launch(
+            f"appsrc name=src format=time caps={VIDEO.format('RGB')} ! "
+            f"pyvlm model={standin.spec} prompt=hi segment=0.1 fps=10 ! appsink name=out sync=false"
+        )
+        source, sink = pipeline.get_by_name("src"), pipeline.get_by_name("out")
+        pipeline.set_state(Gst.State.PLAYING)
+        for number in range(5):
+            buffer = Gst.Buffer.new_wrapped(bytes(160 * 120 * 3))
+            buffer.pts = number * SECOND // 30
+            source.emit("push-buffer", buffer)
+            sample = sink.emit("try-pull-sample", 5 * Gst.SECOND)
+            assert sample is not None and sample.get_buffer().pts == number * SECOND // 30
+        pipeline.set_state(Gst.State.NULL)
+
+
 def test_a_slow_model_leaves_a_live_picture_at_its_rate() -> None:
     """A model of two seconds on 30 frames a second: the sink gets each frame on time."""
     times: list[float] = []

@@ -94,9 +94,11 @@ class PyVlm(BatchElement):
     def holds(self) -> bool:
         """Whether the newest frame is kept back; found out with the first frame."""
         if self.holding is None:
-            query = Gst.Query.new_latency()
-            live = self.get_static_pad("sink").peer_query(query) and query.parse_latency()[0]
-            self.holding = self.settings.hold == "auto" and not live and not self.host.passthrough
+            pad, query = self.get_static_pad("sink"), Gst.Query.new_latency()
+            live = pad.peer_query(query) and query.parse_latency()[0]
+            # An application that pushes a frame and waits for it has no length to tell, and would wait for ever.
+            finite = bool(pad.peer_query_duration(Gst.Format.TIME)[0])
+            self.holding = self.settings.hold == "auto" and finite and not live and not self.host.passthrough
         return self.holding
 
     def before_event(self, event: Any) -> None:

@@ -73,8 +73,8 @@ class VlmSettings(Settings):
     hold = option(
         str,
         "auto",
-        "Keep the newest frame back until the next one, so that the last answers have a frame to go on: auto where the "
-        "source is not live and the memory not DeepStream's",
+        "Keep the newest frame back until the next one, so that the last answers have a frame to go on: auto where a "
+        "file is read (not live, of known length) and the memory is not DeepStream's",
         choices=("auto", "no"),
     )
     unique_id = option(int, 17, "Number of this element in the metadata", minimum=1)

@@ -96,6 +96,7 @@ class VlmStage:
         self._ending: float | None = None
         self._schema: AnswerSchema | None = None
         self._latency = 0.0
+        self._model = ""
 
     def start(self) -> None:
         """Reads prompts, schema and condition, and opens the model.
@@ -141,6 +142,7 @@ class VlmStage:
                 "settings of it",
                 hint="give both the same model, model-args, max-inflight, queue-size, retries and the like",
             )
+        self._model = self.dispatcher.backend.name
         if settings.prompts:
             self._watching = Watch(Path(settings.prompts), self._reload)
 
@@ -347,14 +349,14 @@ class VlmStage:
 
     def _text(self, call: Call) -> tuple[Text, list[Classifications]]:
         """The answer with everything that is known about it."""
-        assert call.answer is not None and self.dispatcher is not None
+        assert call.answer is not None
         segment, own = call.segment, self.settings.unique_id
         answer = replace(
             call.answer,
             start=segment.start,
             end=segment.end,
             prompt_id=segment.prompt_id,
-            model=call.answer.model or self.dispatcher.backend.name,
+            model=call.answer.model or self._model,
             latency=round((time.monotonic() - call.began) * 1e9),
             component_id=own,
             tracker_id=segment.tracker_id,
