@@ -118,7 +118,8 @@ def run(streams: int, frames: int, want: list[int], load: int) -> None:
         beside.set_state(Gst.State.NULL)
     bad = sum(value != want[number % len(want)] for number, value in SEEN)
     print(
-        f"bytes read in place, {streams} streams, {load} streams of load ({ran} frames), context {os.environ.get('BENCH_CONTEXT', 'own')}: "
+        f"bytes read in place, {streams} streams, {load} streams of load ({ran} frames), "
+        f"context {os.environ.get('BENCH_CONTEXT', 'own')}: "
         f"{len(SEEN)} frames compared, {bad} differ",
         flush=True,
     )

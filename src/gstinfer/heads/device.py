@@ -34,13 +34,14 @@ class DeviceDecoder:
         head: Bound to the network; ``supports`` must be true for it.
     """
 
-    def __init__(self, head: YoloHead) -> None:
+    def __init__(self, head: Head) -> None:
+        assert isinstance(head, YoloHead)
         self.head = head
 
     @staticmethod
     def supports(head: Head) -> bool:
         """Whether a head's decoding is known here."""
-        return type(head) in (YoloHead, YoloE2eHead, YoloV5Head) and bool(head.layout)  # type: ignore[attr-defined]
+        return type(head) in (YoloHead, YoloE2eHead, YoloV5Head) and bool(head.layout)
 
     def select(self, outputs: Mapping[str, Any], iou: Any, agnostic: Any) -> Any:
         """Candidates ``[B,K,7]`` float32: x1, y1, x2, y2 in input pixels, score, class, state.

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["MAP_CUDA", "CudaHost", "Plane", "planes_of"]
 
 MAP_CUDA = 1 << 17
-READ_FORMATS = (*(name for name, layout in FORMATS.items() if layout.is_plain), "P010_10LE")
 """``GST_MAP_CUDA``: ``GST_MAP_FLAG_LAST << 1``."""
+
+READ_FORMATS = (*(name for name, layout in FORMATS.items() if layout.is_plain), "P010_10LE")
+"""What the kernel reads."""
 
 
 class _CudaMemory(C.Structure):
@@ -129,7 +131,7 @@ class Plane:
     ) -> None:
         self._hold, self._device = hold, device
         self.shape, self.strides = shape, strides
-        face = {
+        face: dict[str, Any] = {
             "version": 3,
             "shape": shape,
             "strides": strides,
@@ -169,7 +171,8 @@ def planes_of(
         HostError: The planes do not fit into the buffer.
     """
     name, width = (("NV12", 2) if video.name == "P010_10LE" else (video.name, 1))
-    first, size = hold.mapping.__array_interface__["data"][0], hold.mapping.size
+    interface: Any = hold.mapping.__array_interface__
+    first, size = interface["data"][0], hold.mapping.size
     planes = []
     for number, shape in enumerate(FORMATS[name].plane_shapes(video.width, video.height)):
         offset, pitch = int(offsets[number]), int(strides[number])

@@ -128,7 +128,7 @@ class CupyBackend:
 
     def __init__(self, index: int) -> None:
         try:
-            import cupy
+            import cupy  # type: ignore[import-not-found]
         except ImportError as error:
             raise MissingDependencyError("torch", extra="torch", purpose="frames in CUDA memory") from error
         self.cupy, self.index = cupy, index
@@ -162,7 +162,7 @@ class CupyBackend:
         return tuple(s // array.itemsize for s in array.strides)
 
     def slot(self, rows: int) -> _Slot:
-        import cupyx
+        import cupyx  # type: ignore[import-not-found]
 
         with self.cupy.cuda.Device(self.index):
             host = cupyx.empty_pinned(rows * ROW_BYTES // 8, np.int64)

@@ -230,4 +230,4 @@ def _fetch(row: NDArray[np.void], channel: int, x: Any, y: Any) -> NDArray[np.fl
     group = min(channel, 1)
     offset = y.astype(np.int64) * row["pitch"][group] + x.astype(np.int64) * row["step"][group]
     span = (ctypes.c_uint8 * (int(offset.max()) + 1)).from_address(int(row["plane"][channel]))
-    return np.frombuffer(span, np.uint8)[offset].astype(np.float32)
+    return np.asarray(span, np.uint8)[offset].astype(np.float32)
