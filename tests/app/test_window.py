@@ -74,7 +74,7 @@ def test_a_display_that_does_not_answer(monkeypatch):
     monkeypatch.setenv("DISPLAY", ":9999")
     if Gst.ElementFactory.find("ximagesink") is None:
         pytest.skip("ximagesink is not installed")
-    with pytest.raises(ConfigError, match="cannot be opened.*DISPLAY=:9999"):
+    with pytest.raises(ConfigError, match=r"cannot be opened.*DISPLAY=:9999"):
         window.find_sink()
 
 

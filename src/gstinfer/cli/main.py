@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 
 import click
 
 from gstinfer import __version__
+from gstinfer.app.caches import use_temporary_caches
 from gstinfer.errors import GstInferError
 
 __all__ = ["cli", "main"]
 
-COMMANDS = ("run", "setup", "doctor", "inspect", "bench", "new", "ctl")
+COMMANDS = ("run", "setup", "doctor", "inspect", "parity", "bench", "new", "ctl")
 """Files of this folder that hold a command, under the name ``command`` or their own, in the order of the help text."""
 
 
@@ -37,6 +39,10 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point: errors of this package become one line on stderr and exit code 1."""
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        folder = use_temporary_caches(os.environ)
+        if folder is not None:
+            click.echo(f"note: there is no home to write to; caches go to {folder}", err=True)
     try:
         cli(prog_name="gstinfer")
     except GstInferError as error:
