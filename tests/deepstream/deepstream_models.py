@@ -90,7 +90,7 @@ class Crowd(Fixed):
 
     def say(self, width, height):
         corner = np.stack(np.divmod(np.arange(self.count), 20), 1)[:, ::-1] * [7, 6] + [1.5, 1.25]
-        box = np.concatenate([corner, corner + [6.5, 5.5]], 1)
+        box = np.concatenate([corner, corner + np.array([6.5, 5.5])], 1)
         return Detections(box, np.linspace(0.3, 0.9, self.count), np.arange(self.count) % 80)
 
 
@@ -105,8 +105,15 @@ class Edges(Fixed):
     def say(self, width, height):
         w, h = width, height
         return Detections(
-            [[-20, 10, 30, 40], [10, -20, 40, 30], [w - 20, 10, w + 50, 40], [10, h - 20, 40, h + 50]]
-            + [[-9, -9, w + 9, h + 9], [w, 0, w + 5, 5], [5, 5, 5, 9]],
+            [
+                [-20, 10, 30, 40],
+                [10, -20, 40, 30],
+                [w - 20, 10, w + 50, 40],
+                [10, h - 20, 40, h + 50],
+                [-9, -9, w + 9, h + 9],
+                [w, 0, w + 5, 5],
+                [5, 5, 5, 9],
+            ],
             class_id=range(7),
         )
 
@@ -171,3 +178,17 @@ class Plate(Model):
 
     def predict(self, batch):
         return [Detections([[1, 2, 9, 8]], [0.4]) for _ in batch]
+
+
+class All(Fixed):
+    """Every kind of result and every column in one answer."""
+
+    labels = ("person", "car")
+
+    def say(self, width, height):
+        crowd = Masked().say(width, height)
+        found = Pose().say(width, height)
+        found.mask = crowd.mask
+        found.obb = np.array([[80, 60, 40, 20, 0.5], [150, 60, 90, 16, 1.5]], np.float32)
+        found.label = [CHINESE, "a|b"]
+        return (found, *(kind().say(width, height) for kind in (Classify, Segment, Caption, Raw)))

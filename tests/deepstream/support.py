@@ -66,7 +66,16 @@ def source(n: int = 2, form: str = "NV12", w: int = 160, h: int = 120, pad: int 
     )
 
 
-def run(standin, pipeline: str, *, prepare: str = "pass", read: str = "", timeout: float = 90, limit: int = 60, **env: str) -> Told:
+def run(
+    standin,
+    pipeline: str,
+    *,
+    prepare: str = "pass",
+    read: str = "",
+    timeout: float = 90,
+    limit: int = 60,
+    **env: str,
+) -> Told:
     """Runs a pipeline; its sink is called ``sink``.
 
     Args:

@@ -33,7 +33,13 @@ def objects(told, batch=0, frame=0):
 
 @pytest.mark.parametrize(
     ("form", "red", "blue"),
-    [("NV12", 255, 0), ("NV12,colorimetry=bt709", 255, 0), ("NV12,colorimetry=1:4:0:0", 238, 16), ("RGBA", 255, 0), ("RGB", 255, 0)],
+    [
+        ("NV12", 255, 0),
+        ("NV12,colorimetry=bt709", 255, 0),
+        ("NV12,colorimetry=1:4:0:0", 238, 16),
+        ("RGBA", 255, 0),
+        ("RGB", 255, 0),
+    ],
 )
 def test_formats_and_padded_rows(make_standin, form, red, blue):
     """The padding bytes, 0xCD, would show in the mean of red. videotestsrc paints 16..235 whatever the range says."""
@@ -96,7 +102,8 @@ def test_interval_leaves_frames_to_the_tracker(standin):
 
 
 def test_nothing_found_is_still_inferred(standin):
-    told = run(standin, f"standinmux name=m ! pyinfer device=cpu model=deepstream_models:Nothing ! standintracker ! {END} {source(2)}")
+    element = "pyinfer device=cpu model=deepstream_models:Nothing"
+    told = run(standin, f"standinmux name=m ! {element} ! standintracker ! {END} {source(2)}")
     assert [line["frames"][0]["detection_done"] for line in told.run.kind("tracker")] == [True, True]
 
 
@@ -135,7 +142,7 @@ STREAMS = """
 
 def test_events_reset_their_source(make_standin):
     pipeline = (
-        f"standinmux name=m batch-size=2 source-id-offset=5 ! pyinfer name=infer device=cpu model=deepstream_models:Detect ! {END} "
+        f"standinmux name=m batch-size=2 source-id-offset=5 ! {DETECT} name=infer ! {END} "
         + source(3)
         + source(1, pad=1)
     )
@@ -178,7 +185,8 @@ def test_pypublish_speaks_of_every_frame(make_standin, tmp_path):
     import json
 
     path = tmp_path / "out.jsonl"
-    pipeline = f"standinmux name=m batch-size=2 ! {DETECT} interval=1 ! pypublish url=file:{path} ! {END} " + source(2) + source(2, pad=1)
+    pipeline = f"standinmux name=m batch-size=2 ! {DETECT} interval=1 ! pypublish url=file:{path} ! {END} "
+    pipeline += source(2) + source(2, pad=1)
     told = run(make_standin(), pipeline)
     assert told.error is None
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -211,7 +219,8 @@ def test_objects_of_another_element_are_read(standin):
 
 
 def test_two_detectors_join(standin):
-    pipeline = f"standinmux name=m ! {DETECT} ! {DETECT.replace('Detect', 'Pose')} unique-id=16 ! standinosd ! {END} {source(2)}"
+    second = DETECT.replace("Detect", "Pose")
+    pipeline = f"standinmux name=m ! {DETECT} ! {second} unique-id=16 ! standinosd ! {END} {source(2)}"
     told = run(standin, pipeline, read="[f.detections.component_id.tolist(), f.model]")
     assert told.error is None
     balanced(told)
@@ -270,7 +279,8 @@ def test_an_empty_batch_passes(make_standin):
 @pytest.mark.parametrize("model", ["Raises", "Unwritable"])
 def test_an_exception_leaves_the_batch_meta_as_it_came(standin, model):
     """With on-error=pass the failing batch goes on; results that cannot be written are an error of the element."""
-    pipeline = f"standinmux name=m batch-size=2 ! pyinfer name=infer device=cpu on-error=pass model=deepstream_models:{model} ! {END} " + source(4) + source(4, pad=1)
+    element = f"pyinfer device=cpu on-error=pass model=deepstream_models:{model}"
+    pipeline = f"standinmux name=m batch-size=2 ! {element} ! {END} " + source(4) + source(4, pad=1)
     told = run(standin, pipeline)
     dumps = [d["batch"]["frames"] for d in told.dumps()]
     if model == "Raises":

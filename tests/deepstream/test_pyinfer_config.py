@@ -28,7 +28,8 @@ def test_a_configuration_of_nvinfer(make_standin, cases, tmp_path):
     (tmp_path / "labels.txt").write_text("lamp\n")
     config = tmp_path / "pgie.txt"
     config.write_text(
-        f"[property]\nonnx-file={cases / 'models/oracle_dyn.onnx'}\nnet-scale-factor=0.00392156862745098\nlabelfile-path=labels.txt\n"
+        f"[property]\nonnx-file={cases / 'models/oracle_dyn.onnx'}\nnet-scale-factor=0.00392156862745098\n"
+        "labelfile-path=labels.txt\n"
         "gie-unique-id=3\nnetwork-mode=1\nworkspace-size=100\nsnapshot=1\n[class-attrs-all]\npre-cluster-threshold=0.5\n"
     )
     pipeline = f"standinmux name=m batch-size=2 ! pyinfer device=cpu config-file-path={config} ! {END} "
@@ -44,7 +45,8 @@ def test_a_configuration_of_nvinfer(make_standin, cases, tmp_path):
 def test_properties_go_before_the_file(make_standin, tmp_path):
     config = tmp_path / "pgie.yml"
     config.write_text("property:\n  gie-unique-id: 3\n  interval: 1\n  onnx-file: nothing.onnx\n  net-scale-factor: 2\n")
-    pipeline = f"standinmux name=m ! pyinfer device=cpu config-file-path={config} unique-id=9 model=deepstream_models:Detect ! {END} {source(2)}"
+    element = f"pyinfer device=cpu config-file-path={config} unique-id=9 model=deepstream_models:Detect"
+    pipeline = f"standinmux name=m ! {element} ! {END} {source(2)}"
     told = run(make_standin(), pipeline)
     assert told.error is None
     assert [o["unique_component_id"] for o in objects(told)] == [9, 9]

@@ -38,7 +38,8 @@ def said(name):
 
 
 def read(standin, name, expression, settings=""):
-    pipeline = f"standinmux name=m batch-size=2 ! pyinfer device=cpu model=deepstream_models:{name} {settings} ! fakesink name=sink "
+    element = f"pyinfer device=cpu model=deepstream_models:{name} {settings}"
+    pipeline = f"standinmux name=m batch-size=2 ! {element} ! fakesink name=sink "
     pipeline += source(2) + source(2, pad=1)
     told = run(standin, pipeline, read=" ".join(expression.split()))
     assert told.error is None
@@ -78,7 +79,8 @@ def test_classes_of_a_frame(standin):
     got = read(
         standin,
         "Classify",
-        "[f.detections is None, [[c.class_id.tolist(), c.confidence.tolist(), c.label, c.component_id] for c in f.classifications]]",
+        """[f.detections is None,
+        [[c.class_id.tolist(), c.confidence.tolist(), c.label, c.component_id] for c in f.classifications]]""",
     )
     assert got == [True, [[[3, 1], [0.75, 0.125], ["sun|ny", "rain"], 15]]]
 
@@ -104,7 +106,10 @@ def test_text(standin):
 @pytest.mark.parametrize("settings", ["", "output-tensor-meta=true"])
 def test_tensors(standin, settings):
     got = read(
-        standin, "Raw", "[[{n: [a.tolist(), a.dtype.name] for n, a in t.outputs.items()}, t.component_id] for t in f.tensors]", settings
+        standin,
+        "Raw",
+        "[[{n: [a.tolist(), a.dtype.name] for n, a in t.outputs.items()}, t.component_id] for t in f.tensors]",
+        settings,
     )
     outputs = {name: [array.tolist(), array.dtype.name] for name, array in said("Raw").outputs.items()}
     assert got == [[outputs, 15]]
@@ -130,7 +135,8 @@ def test_read_of_one_frame_and_of_several(make_standin):
 
 def test_a_copied_buffer_keeps_payloads(make_standin):
     """The copy, which the probe makes, shares them: they are released when both are gone, on whatever thread."""
-    pipeline = "standinmux name=m ! pyinfer device=cpu model=deepstream_models:Caption ! queue ! standinprobe copy=true ! fakesink name=sink "
+    pipeline = "standinmux name=m ! pyinfer device=cpu model=deepstream_models:Caption ! queue ! "
+    pipeline += "standinprobe copy=true ! fakesink name=sink "
     told = run(make_standin(), pipeline + source(3), read="[t.text for t in f.texts]")
     assert told.error is None
     assert told.frames == [[["两只猫 on a | sofa"]]] * 3
@@ -140,6 +146,7 @@ def test_a_copied_buffer_keeps_payloads(make_standin):
 
 
 def test_degrees(make_standin):
-    told = run(make_standin(), "standinmux name=m ! pyinfer device=cpu model=deepstream_models:Rotated ! standinprobe ! fakesink name=sink " + source(1))
+    pipeline = "standinmux name=m ! pyinfer device=cpu model=deepstream_models:Rotated ! standinprobe ! fakesink name=sink "
+    told = run(make_standin(), pipeline + source(1))
     angles = [o["rect_params"]["rotation_angle"] for o in told.first()["objects"][::-1]]
     assert math.isclose(angles[0], math.degrees(0.5), rel_tol=1e-6) and angles[1] == 0

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.deepstream,
     pytest.mark.skipif(importlib.util.find_spec("gi") is None, reason="no PyGObject"),
 ]
+BINDINGS = "pyinfer name=infer device=cpu frame-access=pyservicemaker model=deepstream_models"
 END = "standinosd ! standinmsgconv ! standinprobe ! fakesink name=sink"
 TRAPS = {"STANDIN_TRAPS": "raise"}
 LIVE = """
@@ -31,7 +32,7 @@ LIVE = """
 def both(standin, model, form="RGB", **options):
     def one(access):
         pipeline = (
-            f"standinmux name=m batch-size=2 ! pyinfer name=infer device=cpu model=deepstream_models:{model} frame-access={access} ! {END} "
+            f"standinmux name=m batch-size=2 ! {BINDINGS.replace('pyservicemaker', access)}:{model} ! {END} "
             + source(3, form)
             + source(3, form, pad=1, pattern="blue")
         )
@@ -54,7 +55,7 @@ def test_same_metas_both_ways(standin, model):
 
 
 def test_no_wrapper_survives(make_standin):
-    pipeline = f"standinmux name=m ! pyinfer name=infer device=cpu model=deepstream_models:Detect frame-access=pyservicemaker ! {END} {source(4, 'RGB')}"
+    pipeline = f"standinmux name=m ! {BINDINGS}:Detect ! {END} {source(4, 'RGB')}"
     told = run(make_standin(), pipeline, prepare=LIVE, **TRAPS)
     assert told.error is None and told.frames == [0] * 4
     assert told.run.counters["batch_copied"] == 0
@@ -62,20 +63,20 @@ def test_no_wrapper_survives(make_standin):
 
 @pytest.mark.parametrize("form", ["NV12", "RGBA"])
 def test_other_formats_are_refused_by_name(make_standin, form):
-    pipeline = f"standinmux name=m ! pyinfer device=cpu model=deepstream_models:Detect frame-access=pyservicemaker ! {END} {source(2, form)}"
+    pipeline = f"standinmux name=m ! {BINDINGS}:Detect ! {END} {source(2, form)}"
     told = run(make_standin(), pipeline, **TRAPS)
     assert told.error and "RGB alone" in told.error and "nvvideoconvert" in told.error
 
 
 def test_a_surface_of_another_format_than_the_caps(make_standin):
     """extract gives a falsy tensor, which crashes when asked anything."""
-    pipeline = f"standinmux name=m color-format=28 ! pyinfer device=cpu model=deepstream_models:Detect frame-access=pyservicemaker ! {END} {source(2, 'RGB')}"
+    pipeline = f"standinmux name=m color-format=28 ! {BINDINGS}:Detect ! {END} {source(2, 'RGB')}"
     told = run(make_standin(), pipeline, **TRAPS)
     assert told.error and "no pixels of frame 0" in told.error
 
 
 def test_no_batch_meta(make_standin):
-    pipeline = f"standinmux name=m fault=no-meta ! pyinfer device=cpu model=deepstream_models:Detect frame-access=pyservicemaker ! {END} {source(2, 'RGB')}"
+    pipeline = f"standinmux name=m fault=no-meta ! {BINDINGS}:Detect ! {END} {source(2, 'RGB')}"
     told = run(make_standin(), pipeline, **TRAPS)
     assert told.error and "nvstreammux" in told.error
 
@@ -85,7 +86,7 @@ def test_without_a_known_layout_it_writes_what_it_can_and_says_so(make_standin, 
     standin = make_standin()
     (tmp_path / "lib").symlink_to(standin.directory / "lib")
     (tmp_path / "version").write_text("Version: 27.3\n")
-    pipeline = f"standinmux name=m ! pyinfer device=cpu model=deepstream_models:Masked frame-access=pyservicemaker ! standintracker ! {END} {source(3, 'RGB')}"
+    pipeline = f"standinmux name=m ! {BINDINGS}:Masked ! standintracker ! {END} {source(3, 'RGB')}"
     told = run(standin, pipeline, DEEPSTREAM_DIR=str(tmp_path), **TRAPS)
     assert told.error is None
     assert len(told.warnings) == 1 and "nvtracker" in told.warnings[0] and "27.3" in told.warnings[0]
@@ -101,7 +102,7 @@ def balanced_but_unlocked(told):
 
 def test_missing_bindings(make_standin, tmp_path):
     (tmp_path / "pyservicemaker.py").write_text("raise ImportError('no such thing')\n")
-    pipeline = f"standinmux name=m ! pyinfer device=cpu model=deepstream_models:Detect frame-access=pyservicemaker ! {END} {source(2, 'RGB')}"
+    pipeline = f"standinmux name=m ! {BINDINGS}:Detect ! {END} {source(2, 'RGB')}"
     told = run(make_standin(), pipeline, PYTHONPATH=f"{tmp_path}:{Path(__file__).parent}")
     assert told.error and "pyservicemaker" in told.error and "not installed" in told.error
 

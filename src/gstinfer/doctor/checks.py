@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gstinfer.doctor import hardware, libraries, loader, plugins
+from gstinfer.doctor import deepstream, hardware, libraries, loader, plugins
 from gstinfer.doctor.rows import Row, fail
 
 __all__ = ["CHECKS", "run_checks"]
@@ -27,6 +27,8 @@ CHECKS: tuple[Check, ...] = (
     libraries.check_entry_points,
     hardware.check_cuda,
     hardware.check_deepstream,
+    deepstream.check_layout,
+    deepstream.check_bindings,
 )
 
 
