@@ -145,7 +145,7 @@ def test_a_slow_model_never_holds_frames_and_memory_stays_bounded(running: Any) 
         for number in range(200):
             r.feed(frame("green", "cam", number))
             most = max(most, r.stage.stats()["bytes"])
-        assert r.longest < 0.1
+        assert r.longest < 0.8  # a frame that waited for the model would have taken a second
         stats = r.stage.stats()
         assert stats["dropped-full"] >= 90 and stats["bytes-cam"] == stats["bytes"]
         # Two asked, three that wait and the open one, of two pictures each.
@@ -170,7 +170,7 @@ def test_a_stream_that_is_held_is_let_go_by_a_flush(running: Any) -> None:
         with pytest.raises(Flushed):
             for number in range(41):
                 r.feed(frame("green", "cam", number))
-        assert 0.4 < time.monotonic() - began < 1.5
+        assert 0.4 < time.monotonic() - began < 5
         stats = r.settle()
         assert stats["segments"] == stats["dropped-flushed"] == 3
 
@@ -191,12 +191,12 @@ def test_the_last_segment_is_asked_at_the_end_and_drain_timeout_bounds_it(runnin
         r.feed(frame("cyan", "cam", 0))
         began = time.monotonic()
         r.stage.finish()
-        assert 0.15 < time.monotonic() - began < 1
+        assert 0.15 < time.monotonic() - began < 5
         assert r.settle()["dropped-drained"] == 1
 
 
 def test_flush_and_stop_are_immediate_and_nothing_late_arrives(running: Any) -> None:
-    with StandIn(delay=0.5) as standin:
+    with StandIn(delay=1.0) as standin:
         r = running(model=standin.spec)
         for number in range(11):
             r.feed(frame("red", "cam", number))
@@ -205,9 +205,9 @@ def test_flush_and_stop_are_immediate_and_nothing_late_arrives(running: Any) -> 
         with pytest.raises(Flushed):
             r.feed(frame("red", "cam", 11))
         r.stage.clear()
-        assert time.monotonic() - began < 0.2
+        assert time.monotonic() - began < 0.8
         r.feed(frame("blue", "cam", 0))
-        time.sleep(0.7)
+        time.sleep(1.2)
         r.feed(frame("blue", "cam", 1))
         assert r.texts == [] and r.settle()["dropped-flushed"] == 1
         for number in range(2, 12):
@@ -219,7 +219,7 @@ def test_flush_and_stop_are_immediate_and_nothing_late_arrives(running: Any) -> 
             r.feed(frame("blue", "cam", number))
         began = time.monotonic()
         r.stage.stop()
-        assert time.monotonic() - began < 0.4
+        assert time.monotonic() - began < 0.8
 
 
 def test_one_stream_of_several_may_end_or_begin_anew(running: Any) -> None:

@@ -128,8 +128,7 @@ def test_faults_that_may_pass_are_tried_again_with_growing_pauses(ends: Ends) ->
     dispatcher = Dispatcher(Scripted(answer), retries=2, backoff=0.1)
     dispatcher.put(ends.call())
     assert ends.wait() == ["answered"] and ends.calls[0].retries == 2
-    first, second = times[1] - times[0], times[2] - times[1]
-    assert 0.1 <= first < 0.2 <= second
+    assert times[1] - times[0] >= 0.1 and times[2] - times[1] >= 0.2
     dispatcher.close()
 
 
@@ -161,25 +160,27 @@ def test_a_fault_that_stays_fails(ends: Ends, outcome: Exception, tries: int, st
 
 
 def test_deadlines_end_what_waits_and_what_hangs(ends: Ends) -> None:
-    dispatcher = Dispatcher(Scripted(delay=1.0), max_inflight=1)
+    dispatcher = Dispatcher(Scripted(delay=2.0), max_inflight=1)
     for _ in range(2):
         dispatcher.put(ends.call(timeout=0.2))
     began = time.monotonic()
-    assert ends.wait() == ["failed deadline", "dropped late"] and time.monotonic() - began < 0.6
+    assert ends.wait() == ["failed deadline", "dropped late"] and time.monotonic() - began < 1.9
     dispatcher.close()
 
 
 def test_closing_is_quick_and_the_model_is_closed_by_the_last_worker(ends: Ends) -> None:
-    backend = Scripted(delay=1.5)
+    backend = Scripted(delay=3.0)
     dispatcher = Dispatcher(backend, max_inflight=1)
     for _ in range(3):
         dispatcher.put(ends.call())
     time.sleep(0.1)
     began = time.monotonic()
     dispatcher.close()
-    assert time.monotonic() - began < 1.4 and not backend.closed
+    assert time.monotonic() - began < 2.5 and not backend.closed
     assert ends.wait(0.1) == ["dropped stopped"] * 3
-    time.sleep(0.7)
+    limit = time.monotonic() + 10
+    while not backend.closed and time.monotonic() < limit:
+        time.sleep(0.05)
     assert backend.closed
     dispatcher.put(late := ends.call())
     assert late.state == "dropped"

@@ -69,7 +69,7 @@ def test_an_answer_ends_at_its_deadline(fault: str) -> None:
     with StandIn(lambda number: fault) as standin:
         began = time.monotonic()
         trouble = ask(standin, "red", timeout=0.4)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
     assert isinstance(trouble, Trouble) and trouble.reason == "deadline" and not trouble.again
 
 
@@ -81,7 +81,7 @@ def test_a_question_called_off_lets_go_of_its_connection_at_once() -> None:
         threading.Timer(0.2, lambda: call.finish("dropped", "flushed")).start()
         began = time.monotonic()
         (outcome,) = backend.ask([call])
-        assert time.monotonic() - began < 2 and isinstance(outcome, Trouble)
+        assert time.monotonic() - began < 5 and isinstance(outcome, Trouble)
 
 
 def refused(spec: str, **options: Any) -> GstInferError:

@@ -48,6 +48,26 @@ def test_sampling_stays_on_its_grid_when_frames_do_not_divide_it() -> None:
     assert kept(cuts) == [[0, 8, 15, 23, 30, 38, 45, 53, 60, 68, 75, 83]]
 
 
+@pytest.mark.parametrize("scene", [0.0, 0.1])
+def test_frames_with_nothing_to_do_need_not_be_opened_and_nothing_changes(scene: float) -> None:
+    plan = SamplingPlan(SECOND, interval=SECOND // 4, scene=scene)
+    times = [n * SECOND // 30 for n in range(100)]
+    levels = [120 * (n // 40 % 2) for n in range(100)]
+    sampler, cuts, opened = StreamSampler(plan), [], 0
+    for number, pts in enumerate(times):
+        if sampler.idle(pts):
+            continue
+        opened += 1
+        cuts += sampler.advance(pts)
+        if sampler.due(pts, picture(levels[number])):
+            sampler.keep(pts, np.array([number]))
+    last = sampler.finish()
+    cuts += [last] if last is not None else []
+    whole = run(plan, times, levels)
+    assert kept(cuts) == kept(whole) and [(c.start, c.end) for c in cuts] == [(c.start, c.end) for c in whole]
+    assert opened <= 17
+
+
 def test_overlap_shows_frames_again() -> None:
     cuts = run(SamplingPlan(SECOND, SECOND // 2, SECOND // 4), range(0, 51 * FRAME, FRAME))
     assert kept(cuts)[:3] == [[0, 7, 13, 19], [13, 19, 25, 32], [25, 32, 38, 44]]

@@ -181,6 +181,17 @@ class StreamSampler:
         self._offered += 1
         return (self._offered - 1) % self._stride == 0
 
+    def idle(self, pts: int) -> bool:
+        """Whether a frame of this PTS neither ends a segment nor is due; it counts as seen then."""
+        plan = self.plan
+        if plan.every or self._start is None or self._due is None:
+            return False
+        if not (self._last <= pts < self._start + plan.segment and self._due - plan.interval <= pts < self._due):
+            return False
+        self._last = pts
+        self._count += 1
+        return True
+
     def keep(self, pts: int, picture: NDArray[np.uint8]) -> None:
         """Keeps the picture of a frame that was due."""
         if len(self._samples) >= self.plan.most:

@@ -83,6 +83,13 @@ class PyVlm(BatchElement):
         self.post_message(Gst.Message.new_element(self, structure))
         self.emit("result", stream_id, text.start or 0, text.end or 0, text.text)
 
+    @guard(Gst.FlowReturn.ERROR)
+    def do_transform_ip(self, buffer: Any) -> Any:
+        if not self.host.passthrough and self.stage.passes(self.stream_id, buffer.pts):
+            self.sequence += 1
+            return Gst.FlowReturn.OK
+        return super().do_transform_ip(buffer)
+
     @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
     def do_generate_output(self) -> tuple[Any, Any]:
         flow, buffer = GstBase.BaseTransform.do_generate_output(self)

@@ -177,6 +177,14 @@ class VlmStage:
             setattr(self.settings, name, before)
             raise
 
+    def passes(self, stream_id: str, pts: int) -> bool:
+        """Whether a frame needs not even be opened: nothing is due, nothing looked at and no answer there. It counts then."""
+        stream = self._streams.get(stream_id)
+        if stream is None or self._looks or self._interrupted or stream.arrived or not stream.sampler.idle(pts):
+            return False
+        self.counts["frames"] += 1
+        return True
+
     def process(self, batch: FrameBatch) -> None:
         if self._interrupted:
             raise Flushed
