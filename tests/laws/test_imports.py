@@ -24,7 +24,7 @@ LAYERS = (
     ("elements/stage",),
     ("elements",),
     ("app",),
-    ("cli", "doctor", "testing"),
+    ("cli", "doctor", "parity", "testing"),
 )
 """From the bottom up: modules and folders of the package; ``elements/stage`` is what is free of GStreamer there."""
 
@@ -37,7 +37,7 @@ ELEMENT_CORE = ("attach", "callback", "objects", "settings", "stage", "tracking"
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 GI_ALLOWED = re.compile(
-    r"gstinfer\.(hosts|app|cli|doctor|testing)(\..*)?"
+    r"gstinfer\.(hosts|app|cli|doctor|parity|testing)(\..*)?"
     r"|gstinfer\.elements\.(compat|guard|base|shim)|gstinfer\.elements\.\w+\.(element|named)"
 )
 HEAVY = {"torch", "cv2", "onnxruntime", "scipy", "PIL", "tensorrt", "openvino", "ultralytics", "rfdetr"}

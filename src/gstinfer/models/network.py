@@ -14,7 +14,7 @@ from gstinfer.errors import ConfigError, ModelLoadError, PredictError, UnknownNa
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import RESIZES, ImageTransform
 from gstinfer.heads import LAYOUTS, NAMES, Decision, choose
-from gstinfer.heads.base import NetworkInfo, TensorInfo, Thresholds
+from gstinfer.heads.base import Head, NetworkInfo, TensorInfo, Thresholds
 from gstinfer.heads.function import FunctionHead
 from gstinfer.image import Device
 from gstinfer.model import Model
@@ -264,6 +264,13 @@ class NetworkModel(Model):
         """Names from the network itself, or its family; None before ``load`` and where unknown."""
         head = self.__dict__.get("_head")
         return None if head is None else head.labels
+
+    @property
+    def parts(self) -> tuple[NetworkInfo, Head, Runtime]:
+        """The network, its head and its runtime, for tools that look at each step; while it is loaded."""
+        if self._runtime is None:
+            raise PredictError(f"{self.name} is not loaded", hint="call load(device) first")
+        return self._info, self._head, self._runtime
 
     @property
     def thresholds(self) -> Thresholds:
