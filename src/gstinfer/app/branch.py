@@ -138,7 +138,7 @@ class Branch:
             self._connection = Connection(pipeline, self.source.target, self.attempts)
             self._queue = self._connection.queue
         else:
-            self._queue = sources.build(pipeline, self.source, self._nothing_found, self._broken.append)
+            self._queue = sources.build(pipeline, self.source, self._nothing_found, self._broken.append, self.facts.colorimetry)
         chain = [
             self._queue,
             make(pipeline, "videoconvert"),

@@ -13,6 +13,7 @@ __all__ = ["apt_hint", "link", "make"]
 
 _PACKAGES = {
     "appsrc": "gstreamer1.0-plugins-base",
+    "capssetter": "gstreamer1.0-plugins-good",
     "compositor": "gstreamer1.0-plugins-base",
     "decodebin": "gstreamer1.0-plugins-base",
     "errorignore": "gstreamer1.0-plugins-bad",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from gstinfer.app import pictures
+from gstinfer.app import colors, pictures
 from gstinfer.app.live import RTSP_SCHEMES, check_url, entry_queue, without_password
 from gstinfer.app.pipeline import apt_hint, link, make
 from gstinfer.elements.compat import GLib, Gst, structure_of
@@ -64,12 +64,14 @@ class Facts:
         fps: Frames per second, or None.
         frames: How many to expect, or None.
         cut_off: Whether the file ends before its own tables say.
+        colorimetry: Of the pixels, where the decoder would say it wrongly; else empty.
     """
 
     duration: int | None = None
     fps: float | None = None
     frames: int | None = None
     cut_off: bool = False
+    colorimetry: str = ""
 
 
 def parse(text: str) -> Source:
@@ -310,7 +312,8 @@ def _discover(path: str) -> Facts:
     numerator, denominator = video.get_framerate_num(), video.get_framerate_denom()
     fps = numerator / denominator if numerator > 0 and denominator > 0 else None
     frames = max(1, round(duration / Gst.SECOND * fps)) if known and fps else 1 if video.is_image() else None
-    return Facts(duration if known else None, fps, frames, complete is False)
+    colorimetry = "" if complete is None else colors.full_range(path, video.get_caps())
+    return Facts(duration if known else None, fps, frames, complete is False, colorimetry)
 
 
 def _mp4_boxes(path: str) -> tuple[bool | None, set[bytes]]:
@@ -338,7 +341,11 @@ def _mp4_boxes(path: str) -> tuple[bool | None, set[bytes]]:
 
 
 def build(
-    pipeline: Any, source: Source, nothing_found: Callable[[str], None], broken: Callable[[str], None] = lambda text: None
+    pipeline: Any,
+    source: Source,
+    nothing_found: Callable[[str], None],
+    broken: Callable[[str], None] = lambda text: None,
+    colorimetry: str = "",
 ) -> Any:
     """Adds the elements that decode a source; for an RTSP camera there is ``live.Connection``.
 
@@ -347,6 +354,7 @@ def build(
         source: What to decode.
         nothing_found: Told the reason, on a streaming thread, when decoding finds no video.
         broken: Told ``FILE: REASON``, on a streaming thread, of each of several pictures that cannot be read.
+        colorimetry: Of ``Facts``.
 
     Returns:
         The last element; raw video of any format in system memory comes out of it.
@@ -376,7 +384,11 @@ def build(
     else:
         start = [make(pipeline, "filesrc", location=source.target)]
     decoder = make(pipeline, "decodebin")
-    sink = queue.get_static_pad("sink")
+    entry = queue
+    if colorimetry:
+        entry = make(pipeline, "capssetter", caps=f"video/x-raw,colorimetry=(string){colorimetry}")
+        link(entry, queue)
+    sink = entry.get_static_pad("sink")
 
     def pad_added(_: Any, pad: Any) -> None:
         caps = pad.get_current_caps() or pad.query_caps(None)
