@@ -91,6 +91,7 @@ def command(
         job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt, show)
         session = Session(job)
         with ExitStack() as stack:
+            stack.enter_context(stop_on_signals(session))
             if control:
                 stack.callback(ControlSocket(session, control).close)
             if rest:
@@ -101,7 +102,6 @@ def command(
             if metrics:
                 stack.callback(MetricsServer(session, metrics).close)
             reporter = stack.enter_context(Reporter(session, to_stderr=messages_on_stdout))
-            stack.enter_context(stop_on_signals(session))
             good = session.run(reporter.tick)
         reporter.summary()
     sys.exit(0 if good else 1)
