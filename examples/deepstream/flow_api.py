@@ -7,9 +7,10 @@ Flow has methods for NVIDIA's own elements; any other joins its pipeline and is 
 
 import sys
 
-import gstinfer
 from pipeline_api import CountObjects
 from pyservicemaker import Flow, Pipeline, Probe
+
+import gstinfer
 
 
 def main(model: str, videos: list[str]) -> None:

@@ -6,8 +6,9 @@
 import sys
 from collections import Counter
 
-import gstinfer
 from pyservicemaker import BatchMetadataOperator, Pipeline, Probe
+
+import gstinfer
 
 
 class CountObjects(BatchMetadataOperator):

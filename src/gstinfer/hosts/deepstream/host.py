@@ -46,6 +46,7 @@ class DeepStreamHost:
     """What an element offers on its pads for this host."""
 
     passthrough = True
+    single = False
 
     def __init__(
         self,

@@ -62,6 +62,7 @@ class ServiceMakerHost:
     """What an element offers on its pads for this host."""
 
     passthrough = True
+    single = False
 
     def __init__(
         self,

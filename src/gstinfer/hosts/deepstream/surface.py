@@ -7,6 +7,7 @@ public header nvbufsurface.h.
 from __future__ import annotations
 
 import ctypes as C
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -248,8 +249,13 @@ class Surface:
         return tuple(views)
 
     def finish_reads(self) -> None:
-        """Waits until every GPU read of the surface is over."""
+        """Waits until every GPU read of the surface is over: by the events that our kernels left, else, for a model that read
+        the planes itself, on the stream where torch works by default. Never for the whole device."""
+        known = bool(self.hold.events)
         self.hold.wait()
+        torch = sys.modules.get("torch")
+        if self.device.is_cuda and not known and torch is not None and torch.cuda.is_initialized():
+            torch.cuda.default_stream(self.device.index).synchronize()
 
 
 @lru_cache(maxsize=64)
