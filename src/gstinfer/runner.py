@@ -18,6 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from gstinfer.errors import ConfigError, GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
@@ -25,7 +26,7 @@ from gstinfer.image import Device
 from gstinfer.model import LoadedModel
 from gstinfer.results import Result
 
-__all__ = ["Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
+__all__ = ["BufferJob", "Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
 
 log = logging.getLogger(__name__)
 
@@ -59,15 +60,25 @@ class RunnerConfig:
     arguments: str = ""
 
 
+class BufferJob(Protocol):
+    """A buffer of one frame that is opened when its batch begins and closed with its results."""
+
+    def open(self) -> tuple[Frame, ...]:
+        """The frame. Worker thread."""
+
+    def close(self, results: list[tuple[Result, ...]], model: str) -> None:
+        """Takes the frame's results and the spec of the model that gave them. Not called when the batch failed."""
+
+
 class Ticket:
     """Frames of one lane on their way through the model."""
 
-    __slots__ = ("_done", "error", "frames", "lane", "model", "pending", "results", "submitted", "waited")
+    __slots__ = ("_done", "error", "frames", "job", "lane", "model", "pending", "results", "submitted", "waited")
 
-    def __init__(self, lane: Lane, frames: Sequence[Frame]) -> None:
-        self.lane, self.frames = lane, tuple(frames)
-        self.results: list[tuple[Result, ...]] = [()] * len(self.frames)
-        self.pending = len(self.frames)
+    def __init__(self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None) -> None:
+        self.lane, self.frames, self.job = lane, tuple(frames), job
+        self.pending = len(self.frames) if job is None else 1
+        self.results: list[tuple[Result, ...]] = [()] * self.pending
         self.error: BaseException | None = None
         self.model = ""
         self.submitted = time.monotonic()
@@ -125,6 +136,10 @@ class Lane:
         """Queues frames; their pictures must stay valid until the ticket is done."""
         return self.runner._submit(self, frames)
 
+    def submit_buffer(self, job: BufferJob) -> Ticket:
+        """Queues a buffer of one frame, which the runner opens and closes on its own threads."""
+        return self.runner._submit(self, (), job)
+
     def idle(self) -> None:
         """The lane has nothing for now (EOS, gap, pause): others do not wait for it."""
         self.runner._release(self, flush=False)
@@ -157,6 +172,8 @@ class ModelRunner:
         self._worker: threading.Thread | None = None
         self._stopping = False
         self._free_at = 0.0
+        self._arrived = 0
+        self._wake_at = 1
         self._in_flight: list[_Batch] = []
         self._submitted: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._courier: threading.Thread | None = None
@@ -257,16 +274,19 @@ class ModelRunner:
         # A static batch of 1 is sliced inside the model, so a larger window costs nothing but waiting.
         return wanted if self.config.batch_size or own is None else max(1, min(wanted, own))
 
-    def _submit(self, lane: Lane, frames: Sequence[Frame]) -> Ticket:
-        ticket = Ticket(lane, frames)
+    def _submit(self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None) -> Ticket:
+        ticket = Ticket(lane, frames, job)
         with self._condition:
             if self._stopping or self._worker is None or lane not in self._lanes:
                 raise Flushed
             lane.active = True
             lane.width = max(1, len(ticket.frames))
-            lane.waiting.extend((ticket, index) for index in range(len(ticket.frames)))
-            self._condition.notify_all()
-        if not ticket.frames:
+            lane.waiting.extend((ticket, index) for index in range(ticket.pending))
+            self._arrived += 1
+            # Waking the worker for every frame of a batch would cost more than all the rest here.
+            if self._arrived >= self._wake_at:
+                self._condition.notify_all()
+        if not ticket.pending:
             ticket._done.release()
         return ticket
 
@@ -302,13 +322,18 @@ class ModelRunner:
     def _due(self) -> float | None:
         """Seconds until the open batch closes; None while nothing waits."""
         waiting = [lane for lane in self._lanes if lane.waiting]
+        self._wake_at = 1
         if not waiting:
             return None
-        queued = sum(len(lane.waiting) for lane in waiting)
-        if queued >= self._limit() or self.config.scheduling == "latency":
+        queued, limit = sum(len(lane.waiting) for lane in waiting), self._limit()
+        if queued >= limit or self.config.scheduling == "latency":
             return 0.0
-        if self.config.scheduling == "fair" and not any(lane.active and not lane.waiting for lane in self._lanes):
-            return 0.0
+        missing = limit - queued
+        if self.config.scheduling == "fair":
+            missing = min(missing, sum(lane.active and not lane.waiting for lane in self._lanes))
+            if not missing:
+                return 0.0
+        self._wake_at = missing
         oldest = min(lane.waiting[0][0].submitted for lane in waiting)
         return max(oldest, self._free_at) + self.config.batch_timeout - time.monotonic()
 
@@ -338,6 +363,7 @@ class ModelRunner:
                     due = self._due()
                     if due is not None and due <= 0:
                         break
+                    self._arrived = 0
                     self._condition.wait(due)
                 if self._stopping or self._model is None:
                     self._slots.release()
@@ -346,7 +372,20 @@ class ModelRunner:
                 self._in_flight.append(batch)
             self._submit_batch(batch)
 
+    def _open_buffers(self, batch: _Batch) -> None:
+        """Opens what was handed over as whole buffers; one that cannot be opened leaves the batch."""
+        opened = []
+        for ticket, index in batch.places:
+            try:
+                if ticket.job is not None:
+                    ticket.frames = ticket.job.open()
+                opened.append((ticket, index))
+            except GstInferError as error:
+                ticket._fail(error)
+        batch.places = opened
+
     def _submit_batch(self, batch: _Batch) -> None:
+        self._open_buffers(batch)
         frames = tuple(ticket.frames[index] for ticket, index in batch.places)
         self.fill[len(frames)] += 1
         for ticket, _ in batch.places:
@@ -354,7 +393,8 @@ class ModelRunner:
             ticket.model = batch.model.text
             self.seconds["wait"] += ticket.waited
         try:
-            batch.finish = batch.model.submit(FrameBatch(frames))
+            if frames:
+                batch.finish = batch.model.submit(FrameBatch(frames))
         except Exception as error:  # the user's code ran
             batch.error = error
         if batch.model.pipelined:
@@ -378,6 +418,7 @@ class ModelRunner:
         self.seconds["model"] += time.monotonic() - batch.began
         self._free_at = time.monotonic()
         self._slots.release()
+        spoilt = self._close_buffers(batch, results) if batch.error is None else {}
         with self._condition:
             # Under the lock, as a flush counts down the same tickets.
             if batch.error is not None:
@@ -387,9 +428,24 @@ class ModelRunner:
                     self._drop_rest(ticket, failure)
             else:
                 for (ticket, index), result in zip(batch.places, results):
-                    ticket._deliver(index, result)
+                    if ticket in spoilt:
+                        ticket._fail(spoilt[ticket])
+                    else:
+                        ticket._deliver(index, result)
             self._in_flight.remove(batch)
             self._condition.notify_all()
+
+
+    def _close_buffers(self, batch: _Batch, results: list[tuple[Result, ...]]) -> dict[Ticket, GstInferError]:
+        """Closes what was handed over as whole buffers; gives the errors of those that could not be written."""
+        spoilt: dict[Ticket, GstInferError] = {}
+        for (ticket, _), result in zip(batch.places, results):
+            if ticket.job is not None:
+                try:
+                    ticket.job.close([result], ticket.model)
+                except GstInferError as error:
+                    spoilt[ticket] = error
+        return spoilt
 
 
 @dataclass(eq=False)

@@ -42,6 +42,8 @@ class HostStream(Protocol):
 class Host(Protocol):
     """Opens the buffers of one pad under fixed caps."""
 
+    single: bool
+    """Whether a buffer holds exactly one frame."""
     passthrough: bool
     """Whether the element must run in passthrough mode (DeepStream), see ``docs/architecture.md``."""
 

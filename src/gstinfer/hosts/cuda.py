@@ -208,6 +208,7 @@ class CudaHost:
     """What an element offers on its pads for this host."""
 
     passthrough = False
+    single = True
 
     def __init__(self, caps: Any, stream: HostStream, *, write_meta: str = "auto", cuda: bool = True) -> None:
         self.format = VideoFormat.of(caps, READ_FORMATS)

@@ -35,6 +35,7 @@ class SystemHost:
     """What an element offers on its pads for this host."""
 
     passthrough = False
+    single = True
 
     def __init__(self, caps: Any, stream: HostStream, *, write_meta: str = "auto") -> None:
         self.format = VideoFormat.of(caps)

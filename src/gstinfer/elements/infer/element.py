@@ -14,6 +14,7 @@ from gstinfer import gpu
 from gstinfer.elements.base import BatchElement, gproperties, to_structure
 from gstinfer.elements.compat import GObject, Gst, GstBase, event_number
 from gstinfer.elements.guard import guard, report
+from gstinfer.elements.infer.direct import can_hand_over, hand_over
 from gstinfer.elements.infer.inflight import FramesInFlight
 from gstinfer.elements.infer.lateness import Lateness
 from gstinfer.elements.infer.nvinfer_config import read_config
@@ -22,6 +23,7 @@ from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
 from gstinfer.errors import ConfigError
 from gstinfer.hosts import deepstream_installed
+from gstinfer.hosts.gstbuffer import pts as pts_of
 from gstinfer.image import Device
 from gstinfer.model import ModelSpec
 from gstinfer.periodic import Periodic
@@ -150,21 +152,18 @@ class PyInfer(BatchElement):
     @guard(Gst.FlowReturn.ERROR)
     def do_transform_ip(self, buffer: Any) -> Any:
         if self.in_flight is not None:
-            self.in_flight.enter(buffer)
-            return Gst.FlowReturn.OK
-        began = time.monotonic_ns()
-        flow = super().do_transform_ip(buffer)
-        self.lateness.took(time.monotonic_ns() - began)
-        if flow == Gst.FlowReturn.OK:
-            self.stage.wrote()
+            return self.in_flight.cycle(buffer)
+        began = time.monotonic_ns() if self.lateness.live else 0
+        if can_hand_over(self.stage, self.host):
+            hand_over(self.stage, self.host, buffer, pts_of(buffer))
+            flow = Gst.FlowReturn.OK
+        else:
+            flow = super().do_transform_ip(buffer)
+            if flow == Gst.FlowReturn.OK:
+                self.stage.wrote()
+        if began:
+            self.lateness.took(time.monotonic_ns() - began)
         return flow
-
-    @guard((Gst.FlowReturn.ERROR, None), flow=lambda value: (value, None))
-    def do_generate_output(self) -> tuple[Any, Any]:
-        flow, buffer = GstBase.BaseTransform.do_generate_output(self)
-        if self.in_flight is None or flow != Gst.FlowReturn.OK:
-            return flow, buffer
-        return self.in_flight.leave(buffer)
 
     def do_gst_base_transform_query(self, direction: Any, query: Any) -> bool:
         answered = bool(GstBase.BaseTransform.do_query(self, direction, query))

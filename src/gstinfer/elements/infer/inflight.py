@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections import deque
 from contextlib import AbstractContextManager
 from typing import Any
@@ -10,6 +11,11 @@ from gstinfer.elements.compat import DROPPED, Gst
 from gstinfer.frames import DropFrame, Flushed, FrameBatch
 
 __all__ = ["FramesInFlight"]
+
+_gst = ctypes.CDLL("libgstreamer-1.0.so.0")
+_ref, _push = _gst.gst_mini_object_ref, _gst.gst_pad_push
+_ref.argtypes, _ref.restype = [ctypes.c_void_p], ctypes.c_void_p
+_push.argtypes, _push.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
 
 
 class FramesInFlight:
@@ -24,14 +30,18 @@ class FramesInFlight:
 
     def __init__(self, element: Any, depth: int) -> None:
         self.element, self.depth = element, depth
-        self._waiting: deque[tuple[Any, AbstractContextManager[FrameBatch], Any]] = deque()
-        self._entering: tuple[AbstractContextManager[FrameBatch], Any] | None = None
+        self._waiting: deque[tuple[AbstractContextManager[FrameBatch], Any]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def enter(self, buffer: Any) -> None:
-        """Opens a buffer and submits its frames; ``leave`` takes it over."""
+    def cycle(self, buffer: Any) -> Any:
+        """Takes a buffer in and sends on those that may go.
+
+        Returns:
+            OK where this very buffer may go at once; else DROPPED, which means to GStreamer that it is kept, or the flow of a
+            push that failed.
+        """
         context = self.element.host.open(buffer)
         batch = context.__enter__()
         try:
@@ -39,50 +49,47 @@ class FramesInFlight:
         except BaseException as error:
             context.__exit__(type(error), error, error.__traceback__)
             raise
-        self._entering = (context, pending)
+        self._waiting.append((context, pending))
+        while len(self._waiting) > 1 and (len(self._waiting) > self.depth or self._waiting[0][1].done):
+            flow = self._send()
+            if flow != Gst.FlowReturn.OK:
+                return flow
+        if len(self._waiting) == 1 and pending.done:
+            self._waiting.clear()
+            self._finish(context, pending)
+            return Gst.FlowReturn.OK
+        return DROPPED
 
-    def leave(self, buffer: Any) -> tuple[Any, Any]:
-        """Keeps the buffer just entered, if any, and gives the next one that may go: (flow, buffer or None)."""
-        if buffer is not None and self._entering is not None:
-            context, pending = self._entering
-            self._entering = None
-            # PyGObject gave the vfunc's wrapper a reference of its own when it outlived the call; with two references the
-            # buffer would not be writable. One wrapper remains.
-            context.buffer = buffer
-            self._waiting.append((buffer, context, pending))
-        if not self._waiting or (len(self._waiting) < self.depth and not self._waiting[0][2].done):
-            return Gst.FlowReturn.OK, None
-        return self._first()
-
-    def _first(self) -> tuple[Any, Any]:
-        buffer, context, pending = self._waiting.popleft()
-        try:
-            with _entered(context):
-                pending.finish()
-        except DropFrame:
-            return DROPPED, None
+    def _finish(self, context: AbstractContextManager[FrameBatch], pending: Any) -> None:
+        with _entered(context):
+            pending.finish()
         self.element.stage.wrote()
-        return Gst.FlowReturn.OK, buffer
+
+    def _send(self) -> Any:
+        """Finishes the first buffer and pushes it."""
+        context, pending = self._waiting.popleft()
+        try:
+            self._finish(context, pending)
+        except DropFrame:
+            return Gst.FlowReturn.OK
+        pointer = hash(context.buffer)
+        # PyGObject gave the wrapper a reference of its own when it outlived the vfunc. The push takes another, and the wrapper
+        # goes first, so that elements behind find the buffer writable.
+        _ref(pointer)
+        context.buffer = None
+        return Gst.FlowReturn(_push(hash(self.element.srcpad), pointer))
 
     def drain(self) -> None:
         """Finishes and pushes everything, before an event that must not overtake it."""
-        pad = self.element.get_static_pad("src")
         while self._waiting:
-            flow, buffer = self._first()
-            if buffer is not None:
-                flow = pad.push(buffer)
-            if flow not in (Gst.FlowReturn.OK, DROPPED):
+            if self._send() != Gst.FlowReturn.OK:
                 self.clear()
                 return
 
     def clear(self) -> None:
         """Lets go of everything without results."""
-        if self._entering is not None:
-            self._abandon(*self._entering)
-            self._entering = None
         while self._waiting:
-            _, context, pending = self._waiting.popleft()
-            self._abandon(context, pending)
+            self._abandon(*self._waiting.popleft())
 
     def _abandon(self, context: AbstractContextManager[FrameBatch], pending: Any) -> None:
         # The model may still read the pixels: they stay mapped until its batch is out.

@@ -122,7 +122,9 @@ class ObjectStage(InferStage):
         if self._forget:
             self._forget = False
             self._known.clear()
-        skips = self._skips(batch)
+        if self.lane is None:
+            self.open(batch.device)
+        skips = self.skips(batch[0].pts if len(batch) else None, len(batch))
         crops: list[Crop] = []
         known: list[tuple[int, int, tuple[str, int]]] = []
         for number, frame in enumerate(batch):

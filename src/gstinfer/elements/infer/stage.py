@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, In
 from gstinfer.elements.infer.tracking import BatchTracking
 from gstinfer.elements.infer.watching import Watching
 from gstinfer.errors import ConfigError, ModelError
-from gstinfer.frames import DropFrame, FrameBatch
+from gstinfer.frames import DropFrame, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
@@ -216,31 +216,31 @@ class InferStage:
             Flushed: The lane was flushed.
             DropFrame: A late frame is to be dropped.
         """
-        if self._skips(batch):
+        if self.lane is None:
+            self.open(batch.device)
+        if self.skips(batch[0].pts if len(batch) else None, len(batch)):
             self._pass(batch)
             return Pending(self, batch, None)
         assert self.lane is not None
         return Pending(self, batch, self.lane.submit(batch.frames))
 
-    def _skips(self, batch: FrameBatch) -> bool:
-        """Whether nothing is inferred on a batch; counted. Opens the model where that waited for the first frame.
+    def skips(self, pts: int | None, count: int) -> bool:
+        """Whether nothing is inferred on a batch of so many frames, the first at ``pts``; counted.
 
         Raises:
             DropFrame: A late frame is to be dropped.
         """
-        if self.lane is None:
-            self.open(batch.device)
         self._batches += 1
         reason = ""
         if self.settings.interval and (self._batches - 1) % (self.settings.interval + 1):
             reason = "skipped"
-        elif self.settings.on_late != "wait" and len(batch) and self.late(batch[0].pts):
+        elif self.settings.on_late != "wait" and count and self.late(pts):
             if self.settings.on_late == "drop":
-                self.counts["late-dropped"] += len(batch)
+                self.counts["late-dropped"] += count
                 raise DropFrame
             reason = "late-skipped"
         if reason:
-            self.counts[reason] += len(batch)
+            self.counts[reason] += count
         return bool(reason)
 
     def _finish(self, pending: Pending) -> None:
@@ -260,21 +260,36 @@ class InferStage:
                 for frame, results in zip(batch, before):
                     frame.results = results
             self._abandon(pending)
-            self._failed(batch, error)
+            self.failed(batch, error)
         self._left = time.monotonic()
 
     def wrote(self) -> None:
         """The results of the batch that was finished last are on its buffer now."""
         self.write_seconds += time.monotonic() - self._left
 
+    @property
+    def plain(self) -> bool:
+        """Whether a frame is finished once its results are on it."""
+        return self.callback is None
+
+    def pass_on(self, frames: Sequence[Frame]) -> None:
+        """Marks frames that are skipped; a tracker inside predicts them."""
+        self._pass(frames)
+        if self.tracking is not None:
+            self.tracking.skipped(frames)
+
     def _deliver(self, pending: Pending, results: Sequence[tuple[Result, ...]], model: str) -> None:
         """Takes what the model said about what was submitted."""
+        self.annotate(pending.batch, results, model)
+
+    def annotate(self, batch: FrameBatch, results: Sequence[tuple[Result, ...]], model: str) -> None:
+        """Puts a model's results onto their frames. Any thread."""
         shadow = self.shadow
-        for frame, result in zip(pending.batch, results):
+        for frame, result in zip(batch, results):
             frame.results = self._annotated(frame.results, frame.stream_id, result, model)
             if shadow is not None:
                 shadow.offer(frame, result, self.settings.shadow_share)
-        self.counts["inferred"] += len(pending.batch)
+        self.counts["inferred"] += len(batch)
 
     def _complete(self, pending: Pending) -> None:
         """Frames get what is theirs, also where nothing was submitted."""
@@ -282,7 +297,12 @@ class InferStage:
     def _abandon(self, pending: Pending) -> None:
         """A batch failed."""
 
-    def _failed(self, batch: FrameBatch, error: ModelError) -> None:
+    def failed(self, batch: FrameBatch, error: ModelError) -> None:
+        """What becomes of frames on which the model failed, by ``on-error``.
+
+        Raises:
+            ModelError, DropFrame: As it says.
+        """
         policy = self.settings.on_error
         if policy == "stop":
             raise error
@@ -293,7 +313,7 @@ class InferStage:
             raise DropFrame
         self._pass(batch)
 
-    def _pass(self, batch: FrameBatch) -> None:
+    def _pass(self, batch: Iterable[Frame]) -> None:
         for frame in batch:
             frame.results = replace(frame.results, inferred=False, model=self.running, stream_id=frame.stream_id)
 
