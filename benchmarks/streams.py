@@ -62,6 +62,28 @@ def measure(branches: int, ms: float, seconds: float, tail: str = "", extra: str
     return (len(ends) - skip) / (ends[-1] - ends[skip]), float(np.percentile(times, 50)), float(np.percentile(times, 99))
 
 
+def overlap(frames: int, extra: str, queue: str) -> float:
+    """fps of decoding and drawing (8 ms each) around a model of 10 ms, with or without what lets them overlap."""
+    from gi.repository import Gst
+
+    work = "identity sleep-time=8000"
+    pipeline = Gst.parse_launch(
+        f"videotestsrc pattern=black num-buffers={frames} ! video/x-raw,format=GRAY8,width=64,height=64 ! {work} ! {queue} "
+        f"pyinfer model={__file__}:Sleeper model-args=ms=10.0 {extra} ! {queue} {work} ! fakesink name=sink sync=false"
+    )
+    times: list[float] = []
+
+    def probe(pad, info):
+        times.append(time.perf_counter())
+        return Gst.PadProbeReturn.OK
+
+    pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+    pipeline.set_state(Gst.State.PLAYING)
+    pipeline.get_bus().timed_pop_filtered(60 * Gst.SECOND, Gst.MessageType.EOS | Gst.MessageType.ERROR)
+    pipeline.set_state(Gst.State.NULL)
+    return (len(times) - 1) / (times[-1] - times[0])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=4.0)
@@ -73,6 +95,14 @@ def main() -> None:
         fps, p50, p99 = measure(branches, options.model_ms, options.seconds)
         ideal = branches * 1e3 / options.model_ms
         print(f"{branches:8d} {fps:8.1f} {ideal:8.1f} {fps / ideal:7.3f} {p50:8.1f} {p99:8.1f}")
+    print("overlap of decoding, a model of 10 ms, and drawing: fps")
+    for name, extra, queue in (
+        ("neither", "", ""),
+        ("frames-in-flight=4", "frames-in-flight=4", ""),
+        ("queues", "", "queue max-size-buffers=4 !"),
+        ("both", "frames-in-flight=4", "queue max-size-buffers=4 !"),
+    ):
+        print(f"{name:>20s} {overlap(100, extra, queue):6.1f}")
 
 
 if __name__ == "__main__":

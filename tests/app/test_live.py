@@ -12,6 +12,7 @@ pytest.importorskip("gi")
 from sessions import Gaps, free_port, running, wait_for
 
 from gstinfer.app import live, sources
+from gstinfer.app.pipeline import make
 from gstinfer.app.session import Job, Session
 from gstinfer.errors import ConfigError
 
@@ -79,6 +80,18 @@ def test_attempts_grow_further_apart_and_end(model, monkeypatch):
     assert [text.partition("again in ")[2] for text in branch.warnings] == ["0.05 s", "0.1 s", "0.2 s", "0.4 s"]
 
 
+def test_a_missing_element_fails_that_camera_alone(model, monkeypatch):
+    def without_rtsp(box, factory, **properties):
+        if factory == "rtspsrc":
+            raise ConfigError("GStreamer has no element 'rtspsrc'", hint="install it")
+        return make(box, factory, **properties)
+
+    monkeypatch.setattr(live, "make", without_rtsp)
+    session = Session(Job(["rtsp://127.0.0.1:1/x", "test:red?frames=5"], f"{model}:box"))
+    assert not session.run()
+    assert "no element 'rtspsrc'" in session.branches[0].error and session.branches[1].counts.frames == 5
+
+
 def test_stop_while_a_camera_is_sought(model):
     session = Session(Job([f"rtsp://127.0.0.1:{free_port()}/x"], f"{model}:box", attempts=0))
     with running(session) as outcome:
@@ -92,10 +105,11 @@ def test_passwords_are_not_shown():
     assert source.target.count("secret") == 1 and source.live
 
 
-@pytest.mark.parametrize("text", ["rtsp://", "rtsp:///path", "rtsp://host:port/x"])
+@pytest.mark.parametrize("text", ["rtsp://", "rtsp:///path", "rtsp://host:port/x", "rtsp://me:secret@[x/y"])
 def test_addresses_without_a_host_are_refused(text):
-    with pytest.raises(ConfigError, match="no address of a camera"):
+    with pytest.raises(ConfigError, match="no address of a camera") as caught:
         sources.parse(text)
+    assert "secret" not in str(caught.value)
 
 
 def test_bounded_lag_with_a_slow_model(model):

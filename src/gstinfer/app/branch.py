@@ -281,10 +281,13 @@ class Branch:
                 if not connection.ending:
                     connection.end()
             else:
-                connection.poll(now)
+                try:
+                    connection.poll(now)
+                except GstInferError as error:
+                    self._missing = str(error)
                 if connection.trouble and not connection.failed:
                     self._warn(f"{connection.trouble}; trying again in {connection.wait:g} s")
-                self._missing = connection.failed
+                self._missing = self._missing or connection.failed
         if self._missing:
             self._fail(self._missing)
         elif self._deadline is not None and now > self._deadline:

@@ -125,12 +125,12 @@ class ControlSocket:
         self.path = path
         if _answers(path):
             raise ConfigError(f"another run listens on {path!r}", hint="end it, or take another --control SOCKET")
-        with contextlib.suppress(FileNotFoundError):
-            if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise ConfigError(f"{path!r} is there and is no socket", hint="take another --control SOCKET")
-            os.unlink(path)
         before = os.umask(0o177)
         try:
+            if os.path.lexists(path):
+                if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                    raise ConfigError(f"{path!r} is there and is no socket", hint="take another --control SOCKET")
+                os.unlink(path)
             self._server = _Server(path, _Handler)
         except OSError as error:
             raise ConfigError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from itertools import count
 from typing import Any
@@ -36,10 +37,12 @@ _numbers = count(1)
 
 def without_password(text: str) -> str:
     """An address as it may be shown: who logs in, but not with what."""
-    parts = urlsplit(text)
-    if parts.password is None:
-        return text
-    return text.replace(f":{parts.password}@", ":***@", 1)
+    try:
+        password = urlsplit(text).password
+    except ValueError:
+        # No address at all: nothing of what stands before the host is safe to show.
+        return re.sub(r"//.*@", "//***@", text)
+    return text if password is None else text.replace(f":{password}@", ":***@", 1)
 
 
 def entry_queue(pipeline: Any, live: bool) -> Any:
