@@ -156,7 +156,7 @@ def test_a_wrong_count_is_named():
             return [None] * (len(batch) - 1)
 
     runner = start(Short())
-    with pytest.raises(ResultError, match="returned 0 results for a batch of 1.*one result per frame"):
+    with pytest.raises(ResultError, match=r"returned 0 results for a batch of 1.*one result per frame"):
         runner.attach().submit([frame("a", 0)]).result()
     runner.stop()
 

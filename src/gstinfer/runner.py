@@ -15,18 +15,18 @@ import logging
 import queue
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from gstinfer.errors import ConfigError, GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.model import LoadedModel
 from gstinfer.results import Result
+from gstinfer.ticket import BufferJob, Ticket
 
-__all__ = ["BufferJob", "Lane", "ModelRunner", "RunnerConfig", "Ticket", "release", "share"]
+__all__ = ["Lane", "ModelRunner", "RunnerConfig", "release", "share"]
 
 log = logging.getLogger(__name__)
 
@@ -58,69 +58,6 @@ class RunnerConfig:
     scheduling: str = "fair"
     batches_in_flight: int = 2
     arguments: str = ""
-
-
-class BufferJob(Protocol):
-    """A buffer of one frame that is opened when its batch begins and closed with its results."""
-
-    def open(self) -> tuple[Frame, ...]:
-        """The frame. Worker thread."""
-
-    def close(self, results: list[tuple[Result, ...]], model: str) -> None:
-        """Takes the frame's results and the spec of the model that gave them. Not called when the batch failed."""
-
-
-class Ticket:
-    """Frames of one lane on their way through the model."""
-
-    __slots__ = ("_done", "error", "frames", "job", "lane", "model", "pending", "results", "submitted", "waited")
-
-    def __init__(self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None) -> None:
-        self.lane, self.frames, self.job = lane, tuple(frames), job
-        self.pending = len(self.frames) if job is None else 1
-        self.results: list[tuple[Result, ...]] = [()] * self.pending
-        self.error: BaseException | None = None
-        self.model = ""
-        self.submitted = time.monotonic()
-        self.waited = 0.0
-        self._done = threading.Lock()
-        self._done.acquire()
-
-    @property
-    def done(self) -> bool:
-        return self.pending <= 0
-
-    def result(self) -> list[tuple[Result, ...]]:
-        """Waits, then gives one tuple of results per frame.
-
-        Raises:
-            Flushed: The lane was flushed or detached.
-            ModelError: The model failed; all frames of the batch get the same error.
-        """
-        with self._done:
-            pass
-        # The lock is taken and given back, so that a second reader passes as well.
-        if self.error is not None:
-            raise self.error
-        return self.results
-
-    def wait(self) -> None:
-        """Waits until the model no longer reads the frames' pixels."""
-        with self._done:
-            pass
-
-    def _deliver(self, index: int, result: tuple[Result, ...]) -> None:
-        self.results[index] = result
-        self.pending -= 1
-        if self.pending == 0:
-            self._done.release()
-
-    def _fail(self, error: BaseException, count: int = 1) -> None:
-        """Some frames will have no result; the ticket is done when none is on its way."""
-        self.error = self.error or error
-        self.pending -= count
-        if self.pending == 0:
-            self._done.release()
 
 
 class Lane:
@@ -179,7 +116,7 @@ class ModelRunner:
         self._courier: threading.Thread | None = None
         self._slots = threading.Semaphore(max(1, config.batches_in_flight))
         self.fill: Counter[int] = Counter()
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     @property
     def model(self) -> LoadedModel | None:
@@ -235,9 +172,8 @@ class ModelRunner:
             Flushed: The runner stopped meanwhile; the new model is closed.
         """
         with self._condition:
-            if self._stopping or self._worker is None:
-                old = model
-            else:
+            old: LoadedModel | None = model
+            if not self._stopping and self._worker is not None:
                 old, self._model = self._model, model
                 self.config = replace(self.config, spec=spec)
             while any(batch.model is old for batch in self._in_flight):

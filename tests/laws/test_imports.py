@@ -17,7 +17,7 @@ LAYERS = (
     ("image", "geometry", "gpu", "labels", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
-    ("model", "modelbase", "modelspec", "reload", "stage"),
+    ("model", "modelbase", "modelspec", "reload", "stage", "ticket"),
     ("models", "runner", "trackers", "overlay", "publish", "vlm"),
     ("shadow", "swap", "watchdog"),
     ("hosts",),

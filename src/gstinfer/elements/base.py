@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, event_number, refloat, structure_of
 from gstinfer.elements.guard import guard, report
 from gstinfer.errors import ConfigError, GstInferError, HostError
-from gstinfer.hosts import Host, caps_of, select
+from gstinfer.hosts import caps_of, select
 from gstinfer.settings import Option, Settings
 from gstinfer.stage import Stage
 
@@ -50,7 +50,7 @@ def _bounds(option: Option) -> str:
     return f"{option.minimum or 0:g} to {option.maximum:g}"
 
 
-class BatchElement(GstBase.BaseTransform):
+class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
     """Base of all elements of this package.
 
     Subclasses set ``settings_class``, ``metadata`` and ``make_stage``, and call ``declare`` once.
@@ -71,9 +71,10 @@ class BatchElement(GstBase.BaseTransform):
         super().__init__()
         refloat(self)
         self.wishes: dict[str, Any] = {}
-        self.settings: Settings | None = None
-        self.stage: Stage | None = None
-        self.host: Host | None = None
+        # Each subclass has its own kinds of these; None while the element is stopped.
+        self.settings: Any = None
+        self.stage: Any = None
+        self.host: Any = None
         self.failed = False
         self.stream_id = ""
         self.announced_stream = ""

@@ -121,7 +121,7 @@ def run_pipeline(
 
 
 def _elements(pipeline: Any) -> list[Any]:
-    found = []
+    found: list[Any] = []
     iterator = pipeline.iterate_recurse()
     while True:
         code, element = iterator.next()

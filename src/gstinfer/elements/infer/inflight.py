@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from contextlib import AbstractContextManager
 from typing import Any
 
 from gstinfer.elements.compat import DROPPED, Gst
-from gstinfer.frames import DropFrame, Flushed, FrameBatch
+from gstinfer.frames import DropFrame, Flushed
 
 __all__ = ["FramesInFlight"]
 
@@ -30,7 +29,7 @@ class FramesInFlight:
 
     def __init__(self, element: Any, depth: int) -> None:
         self.element, self.depth = element, depth
-        self._waiting: deque[tuple[AbstractContextManager[FrameBatch], Any]] = deque()
+        self._waiting: deque[tuple[Any, Any]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -60,7 +59,7 @@ class FramesInFlight:
             return Gst.FlowReturn.OK
         return DROPPED
 
-    def _finish(self, context: AbstractContextManager[FrameBatch], pending: Any) -> None:
+    def _finish(self, context: Any, pending: Any) -> None:
         with _entered(context):
             pending.finish()
         self.element.stage.wrote()
@@ -91,7 +90,7 @@ class FramesInFlight:
         while self._waiting:
             self._abandon(*self._waiting.popleft())
 
-    def _abandon(self, context: AbstractContextManager[FrameBatch], pending: Any) -> None:
+    def _abandon(self, context: Any, pending: Any) -> None:
         # The model may still read the pixels: they stay mapped until its batch is out.
         pending.wait()
         flushed = Flushed()
@@ -101,7 +100,7 @@ class FramesInFlight:
 class _entered:
     """A context that was entered before: leaving it is all that is left to do."""
 
-    def __init__(self, context: AbstractContextManager[FrameBatch]) -> None:
+    def __init__(self, context: Any) -> None:
         self.context = context
 
     def __enter__(self) -> None:

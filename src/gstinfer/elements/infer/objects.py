@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gstinfer.elements.infer.stage import InferStage, Pending
 from gstinfer.errors import ConfigError
 from gstinfer.frames import Frame, FrameBatch
 from gstinfer.results import Attribute, Detections
-from gstinfer.runner import Ticket
+from gstinfer.ticket import Ticket
 
 __all__ = ["ObjectStage"]
 
@@ -263,7 +263,7 @@ class ObjectStage(InferStage):
             if entry is not None and entry.waiting:
                 del self._known[crop.key]  # type: ignore[arg-type]
 
-    def _pass(self, batch: FrameBatch) -> None:
+    def _pass(self, batch: Iterable[Frame]) -> None:
         """Frames stay as they are: whether they were inferred as a whole is not this element's to say."""
 
     def change(self, name: str, value: Any) -> None:

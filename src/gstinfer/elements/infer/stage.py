@@ -22,9 +22,10 @@ from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
-from gstinfer.runner import Lane, ModelRunner, RunnerConfig, Ticket, release, share
+from gstinfer.runner import Lane, ModelRunner, RunnerConfig, release, share
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
 from gstinfer.swap import ModelSwap
+from gstinfer.ticket import Ticket
 from gstinfer.watchdog import Watchdog
 
 __all__ = ["InferStage", "Pending", "build_model"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gstinfer.elements.track.stage import TrackSettings, TrackStage
 from gstinfer.frames import Frame
@@ -29,7 +30,7 @@ class BatchTracking:
             next((i for i, part in enumerate(parts) if isinstance(part, Detections)), None) for parts in results
         ]
         # A frame on which nothing was found is a miss to its tracks; one with another kind of result says nothing.
-        seen = [
+        seen: list[Any] = [
             parts[place] if place is not None else Detections.empty()
             for parts, place in zip(results, places)
             if place is not None or not parts

@@ -74,7 +74,7 @@ class _Functions:
     @staticmethod
     def _optional(lib: C.CDLL, name: str, *types: Any) -> Callable[..., int] | None:
         try:
-            return function(lib, name, *types)  # type: ignore[no-any-return]
+            return function(lib, name, *types)
         except AttributeError:
             return None
 
