@@ -53,13 +53,13 @@ def check_bindings() -> Iterator[Row]:
     else:
         yield ok("pyservicemaker", "can be imported")
     try:
-        summary = metadata.metadata("pyds")
+        summary = metadata.metadata("pyds").json
     except metadata.PackageNotFoundError:
         return
-    about = f"{summary.get('Summary', '')} {summary.get('Home-page', '')} {summary.get('Author', '')}"
+    about = f"{summary.get('summary', '')} {summary.get('home_page', '')} {summary.get('author', '')}"
     if not any(word in about.lower() for word in (NVIDIAS_PYDS, "nvidia")):
         yield warn(
             "pyds",
-            f"the package pyds {summary.get('Version', '')} is not NVIDIA's: {summary.get('Summary', '') or 'no summary'}",
+            f"the package pyds {summary.get('version', '')} is not NVIDIA's: {summary.get('summary', '') or 'no summary'}",
             "pip uninstall pyds; gstinfer does not need it",
         )

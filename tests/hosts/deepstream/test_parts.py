@@ -31,7 +31,7 @@ def test_labels_fit_and_stay_whole(label):
     whole = label.replace("|", "/").replace("\0", "").encode("utf-8", "replace")
     assert whole.startswith(raw) and raw.decode() is not None
     # nothing is cut that would have fitted
-    assert raw == whole or len(whole) >= abi.LABEL_SIZE and len(raw) > abi.LABEL_SIZE - 5
+    assert raw == whole or (len(whole) >= abi.LABEL_SIZE and len(raw) > abi.LABEL_SIZE - 5)
 
 
 @pytest.mark.parametrize(("rotation", "sizes"), [(True, (552, 112)), (False, (544, 104))])
