@@ -119,7 +119,7 @@ def test_letterbox_for_a_model_of_ones_own():
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"resize": "crop"}, "resize='crop'"),
+        ({"resize": "zoom"}, "resize='zoom'"),
         ({"color": "yuv"}, "color='yuv'"),
         ({"dtype": "int8"}, "dtype='int8'"),
         ({"size": (0, 5)}, "empty"),

@@ -111,13 +111,14 @@ class PixelFormat:
         return [(height, width), chroma, chroma]
 
     @property
-    def places(self) -> list[tuple[int, int, int]]:
-        """Of each plane: the memory plane it lies in, its first byte there, and bytes from pixel to pixel."""
+    def places(self) -> list[tuple[int, int, int, int]]:
+        """Of each plane: its memory plane, its first byte there, and bytes from pixel to pixel and to channel."""
         if self.packing:
-            return [(0, self.packing.index(c), len(self.packing) // self.packing.count(c)) for c in "YUV"]
+            luma = self.packing.index("Y")
+            return [(0, luma, 2, 1), (0, 1 - luma, 4, 2)]
         size = 1 if self.depth == 8 else 2
         channels = {"packed": [len(self.order)], "gray": [1], "nv": [1, 2], "planar": [1, 1, 1]}[self.kind]
-        return [(number, 0, count * size) for number, count in enumerate(channels)]
+        return [(number, 0, count * size, size) for number, count in enumerate(channels)]
 
 
 FORMATS: dict[str, PixelFormat] = {
@@ -134,9 +135,9 @@ FORMATS: dict[str, PixelFormat] = {
         PixelFormat("I420", "planar", "UV"),
         PixelFormat("YV12", "planar", "VU"),
         PixelFormat("NV21", "nv", "VU"),
-        PixelFormat("YUY2", "planar", "UV", (2, 1), packing="YUYV"),
-        PixelFormat("UYVY", "planar", "UV", (2, 1), packing="UYVY"),
-        PixelFormat("YVYU", "planar", "UV", (2, 1), packing="YVYU"),
+        PixelFormat("YUY2", "nv", "UV", (2, 1), packing="YUYV"),
+        PixelFormat("UYVY", "nv", "UV", (2, 1), packing="UYVY"),
+        PixelFormat("YVYU", "nv", "VU", (2, 1), packing="YVYU"),
         PixelFormat("Y42B", "planar", "UV", (2, 1)),
         PixelFormat("Y444", "planar", "UV", (1, 1)),
         PixelFormat("P010_10LE", "nv", "UV", depth=10, shift=6),

@@ -51,12 +51,12 @@ def memory_planes(format: str, planes: list[np.ndarray]) -> list[np.ndarray]:
     packing = FORMATS[format].packing
     if not packing:
         return [p.reshape(len(p), -1).view(np.uint8) for p in planes]
-    groups = np.zeros((*planes[1].shape, 4), np.uint8)
+    groups = np.zeros((*planes[1].shape[:2], 4), np.uint8)
     odd = planes[0].shape[1] % 2
     luma = np.pad(planes[0], ((0, 0), (0, odd))).reshape(len(planes[0]), -1, 2)
     first = packing.index("Y")
     groups[..., first], groups[..., first + 2] = luma[..., 0], luma[..., 1]
-    groups[..., packing.index("U")], groups[..., packing.index("V")] = planes[1], planes[2]
+    groups[..., 1 - first], groups[..., 3 - first] = planes[1][..., 0], planes[1][..., 1]
     return [groups.reshape(len(groups), -1)]
 
 

@@ -32,9 +32,19 @@ def picture(name: str, size: tuple[int, int], color: ColorInfo | None = None, ex
         planes.append(np.lib.stride_tricks.as_strided(memory, shape, strides))
         if layout.depth > 8:
             planes[-1] = (planes[-1].astype(np.uint16) * 4 + 1) << layout.shift
-        elif layout.packing:
-            planes[-1] = np.repeat(memory, 2, 1)[:, ::2][:, : shape[1]]
-    return Image(name, tuple(planes), *size, color or ColorInfo())
+    return Image(name, packed(layout, planes) if layout.packing else tuple(planes), *size, color or ColorInfo())
+
+
+def packed(layout, planes) -> tuple[np.ndarray, np.ndarray]:
+    """Planes as views of one memory where Y and chroma alternate, with three bytes behind each row."""
+    height, groups = planes[1].shape[:2]
+    memory = np.full((height, 4 * groups + 3), 255, np.uint8)
+    views = []
+    for plane, (_, first, step, channel) in zip(planes, layout.places):
+        strides = (memory.strides[0], step, channel)[: plane.ndim]
+        views.append(np.lib.stride_tricks.as_strided(memory[:, first:], plane.shape, strides))
+        views[-1][...] = plane
+    return tuple(views)
 
 
 def natural(name: str, size: tuple[int, int], color: ColorInfo | None = None) -> Image:
@@ -55,7 +65,8 @@ def natural(name: str, size: tuple[int, int], color: ColorInfo | None = None) ->
         np.rint(np.clip(p, 0, 255) / layout.to_byte).astype(layout.dtype) for p in (yuv[..., 0], small[..., 1], small[..., 2])
     )
     u, v = (u, v) if layout.order == "UV" else (v, u)
-    return Image(name, (y, np.stack([u, v], -1)) if layout.kind == "nv" else (y, u, v), width, height, color)
+    planes = (y, np.stack([u, v], -1)) if layout.kind == "nv" else (y, u, v)
+    return Image(name, packed(layout, planes) if layout.packing else planes, width, height, color)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> int:

@@ -251,9 +251,9 @@ def plane_views(
     """
     layout, views = FORMATS[format], []
     flat, word = np.asarray(mapping), np.dtype(layout.dtype)
-    for number, (shape, (source, first, step)) in enumerate(zip(layout.plane_shapes(width, height), layout.places)):
+    for number, (shape, (source, first, step, channel)) in enumerate(zip(layout.plane_shapes(width, height), layout.places)):
         offset, stride = int(offsets[source]) + first, int(strides[source])
-        row = (shape[1] - 1) * step + (shape[2] if len(shape) == 3 else 1) * word.itemsize
+        row = (shape[1] - 1) * step + (shape[2] - 1 if len(shape) == 3 else 0) * channel + word.itemsize
         end = offset + (shape[0] - 1) * stride + row
         if stride < row or offset < 0 or end > mapping.size:
             raise HostError(
@@ -261,6 +261,6 @@ def plane_views(
                 f"{stride}, {row} bytes a row, {end} bytes needed, {mapping.size} in the buffer",
                 hint="the buffer does not match its caps; put videoconvert before this element",
             )
-        steps = (stride, step, word.itemsize) if len(shape) == 3 else (stride, step)
+        steps = (stride, step, channel) if len(shape) == 3 else (stride, step)
         views.append(np.ndarray(shape, word, flat, offset, steps))
     return tuple(views)

@@ -44,31 +44,50 @@ class _Copy:
     """
 
     def __init__(self, plane: NDArray[Any], layout: PixelFormat, size: tuple[int, int] | None) -> None:
-        self.plane, self.factor, self.group = plane, layout.to_byte, layout.subsampling
-        made = np.array(plane, order="C")
+        import cv2
+
+        self.plane, self.factor, self.halved = plane, layout.to_byte, size is not None
+        made = np.empty(plane.shape, plane.dtype)
+        # Channel by channel: NumPy is slow where the last axis is short and not contiguous.
+        for target, source in zip(_channels(made), _channels(plane)):
+            target[...] = source
         if layout.depth > 8:
             # Rounded down, so that going back never overflows.
             made = (made >> (layout.depth - 8 + layout.shift)).astype(np.uint8)
         if size is not None:
-            across, down = layout.subsampling
-            made = made.repeat(down, 0).repeat(across, 1)[: size[1], : size[0]].copy()
-        self.pixels: Pixels = made
-        self.before = made.copy()
+            # Chroma halved across, the only other kind there is.
+            double = (2 * made.shape[1], made.shape[0])
+            made = cv2.resize(made, double, interpolation=cv2.INTER_NEAREST).reshape(*double[::-1], *made.shape[2:])
+        self.before: Pixels = made
+        self._drawn = made.copy()
+        self.pixels = self._drawn if size is None else self._drawn[:, : size[0]]
 
     def write(self) -> None:
         """Brings what was drawn into the plane."""
         import cv2
 
-        drawn, changed = self.pixels, self.pixels != self.before
-        if drawn.shape != self.plane.shape:
-            (height, width), (across, down) = self.plane.shape, self.group
-            edge = (0, height * down - drawn.shape[0], 0, width * across - drawn.shape[1], cv2.BORDER_REPLICATE)
-            drawn, marks = (
-                cv2.resize(cv2.copyMakeBorder(p, *edge), (width, height), interpolation=cv2.INTER_AREA)
-                for p in (drawn, changed.astype(np.uint8) * 255)
-            )
-            changed = marks > 0
-        self.plane[changed] = drawn[changed] if self.factor == 1 else np.rint(drawn[changed] / self.factor)
+        drawn, changed = self._drawn, cv2.compare(self._drawn, self.before, cv2.CMP_NE).reshape(self._drawn.shape)
+        count = 1 if self.plane.ndim == 2 else self.plane.shape[2]
+        x, y, width, height = cv2.boundingRect(changed.reshape(len(changed), -1))
+        if not width:
+            return
+        # Whole pixels, and pairs of them.
+        left, right = x // (2 * count) * 2, -(-(x + width) // (2 * count)) * 2
+        rows = slice(y, y + height)
+        drawn, changed = drawn[rows, left:right], changed[rows, left:right]
+        if self.halved:
+            left, right = left // 2, right // 2
+        for now, marks, plane in zip(_channels(drawn), _channels(changed), _channels(self.plane)):
+            if self.halved:
+                now = cv2.addWeighted(np.ascontiguousarray(now[:, ::2]), 0.5, np.ascontiguousarray(now[:, 1::2]), 0.5, 0)
+                marks = marks[:, ::2] | marks[:, 1::2]
+            chosen = marks > 0
+            values = now[chosen]
+            plane[rows, left:right][chosen] = values if self.factor == 1 else np.rint(values / self.factor)
+
+
+def _channels(plane: NDArray[Any]) -> list[NDArray[Any]]:
+    return [plane] if plane.ndim == 2 else [plane[..., n] for n in range(plane.shape[2])]
 
 
 class Canvas:

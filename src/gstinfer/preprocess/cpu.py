@@ -83,13 +83,12 @@ def _convert(image: Image, color: str, box: tuple[int, int, int, int]) -> Pixels
     if not layout.is_yuv:
         return _recolor(planes[0][y1:y2, x1:x2], layout.order, color)
     if color == "gray":
-        first = _bytes(planes[0][y1:y2, x1:x2], layout)
+        first = np.ascontiguousarray(_bytes(planes[0][y1:y2, x1:x2], layout))
         return first if image.color.full_range else cv2.LUT(first, _luma_table(image.color))
     # A chroma sample holds for several pixels, so the box is widened to whole samples and cut after.
     across, down = layout.subsampling
     ex, ey = x1 // across * across, y1 // down * down
-    luma = _bytes(planes[0][ey:y2, ex:x2], layout)
-    chroma = [_bytes(p[ey // down : -(-y2 // down), ex // across : -(-x2 // across)], layout) for p in planes[1:]]
+    luma, *chroma = (_bytes(plane, layout) for plane in _cut(image, (ex, ey, x2, y2)))
     height, width = luma.shape
     if layout.name == "NV12" and image.color == ColorInfo() and height % 2 == 0 and width % 2 == 0:
         code = cv2.COLOR_YUV2RGB_NV12 if color == "rgb" else cv2.COLOR_YUV2BGR_NV12
@@ -108,12 +107,37 @@ def _convert(image: Image, color: str, box: tuple[int, int, int, int]) -> Pixels
 
 
 def _bytes(samples: NDArray[Any], layout: PixelFormat) -> Pixels:
-    """Samples as bytes, as they are where they are bytes side by side."""
+    """Samples as bytes, as they are where they are bytes."""
     import cv2
 
-    if layout.depth > 8:
-        return cv2.convertScaleAbs(samples, alpha=layout.to_byte)
-    return np.ascontiguousarray(samples) if layout.packing else samples
+    return samples if layout.depth == 8 else cv2.convertScaleAbs(samples, alpha=layout.to_byte)
+
+
+def _cut(image: Image, box: tuple[int, int, int, int]) -> list[NDArray[Any]]:
+    """The planes of a box whose top left is a whole chroma sample; copies where Y and chroma alternate in memory."""
+    (x1, y1, x2, y2), (across, down) = box, image.layout.subsampling
+    whole = (slice(y1, y2), slice(x1, x2))
+    parts = (slice(y1 // down, -(-y2 // down)), slice(x1 // across, -(-x2 // across)))
+    cut = [plane[whole if number == 0 else parts] for number, plane in enumerate(image.planes)]
+    return _unpacked(cut, image.layout) if image.layout.packing else cut
+
+
+def _unpacked(planes: list[Pixels], layout: PixelFormat) -> list[Pixels]:
+    import cv2
+
+    luma, chroma = planes
+    height, width = luma.shape[0], 2 * chroma.shape[1]
+    first, second = (luma, chroma) if layout.packing[0] == "Y" else (chroma, luma)
+    start, other = (plane.__array_interface__["data"][0] for plane in (first, second))
+    if other != start + 1 or luma.strides[1] != 2 or chroma.strides[1:] != (4, 2) or luma.strides[0] != chroma.strides[0]:
+        return [np.ascontiguousarray(plane) for plane in planes]
+    # One pass over the memory, which OpenCV has vector instructions for; NumPy copies every second byte one by one.
+    pairs = np.lib.stride_tricks.as_strided(first, (height, width, 2), (luma.strides[0], 2, 1), writeable=False)
+    taken = [_scratch.take(use, (height, width)) for use in ("unpacked-0", "unpacked-1")]
+    cv2.split(pairs, taken)
+    even, odd = taken
+    y, uv = (even, odd) if layout.packing[0] == "Y" else (odd, even)
+    return [y[:, : luma.shape[1]], uv.reshape(height, width // 2, 2)]
 
 
 def _chroma(order: str, chroma: Sequence[Pixels]) -> tuple[Pixels, Pixels]:
@@ -181,12 +205,12 @@ def _picture(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pi
     across, down = layout.subsampling
     if not fast or x % across or y % down or min(w, h, width, height) < SMALL:
         return _resized(_convert(image, spec.color, box), (width, height), "resized")
-    luma = _bytes(_resized(image.planes[0][y : y + h, x : x + w], (width, height), "luma"), layout)
+    first, *others = _cut(image, (x, y, x + w, y + h))
+    luma = _bytes(_resized(first, (width, height), "luma"), layout)
     if spec.color == "gray":
         return luma if image.color.full_range else cv2.LUT(luma, _luma_table(image.color))
     planes = [
-        _bytes(_resized(p[y // down : -(-(y + h) // down), x // across : -(-(x + w) // across)], (width, height), use), layout)
-        for use, p in zip(("chroma-0", "chroma-1"), image.planes[1:])
+        _bytes(_resized(plane, (width, height), use), layout) for use, plane in zip(("chroma-0", "chroma-1"), others)
     ]
     merged = _scratch.take("merged", (height, width, 3))
     cv2.merge([luma, *_chroma(layout.order, planes)], merged)
