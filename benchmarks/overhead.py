@@ -1,7 +1,7 @@
 """What the element costs: pyinfer against a bare loop that is fed the same decoded frames.
 
-Both use the same loaded model, threads, preprocessing and batch. The bare loop pulls decoded frames from an appsink, maps them and
-calls ``predict``; the pipeline ends in a fakesink. Rounds alternate, and the ratio is that of the medians.
+Both use the same loaded model, threads, preprocessing and batch. The bare loop pulls decoded frames from an appsink, maps
+them and calls ``predict``; the pipeline ends in a fakesink. Rounds alternate, and the ratio is that of the medians.
 
     .venv/bin/python benchmarks/overhead.py VIDEO [--model nanodet-coco] [--rounds 5]
 """
@@ -24,7 +24,8 @@ def bare(video: str, model) -> float:
     from gi.repository import Gst
 
     pipeline = Gst.parse_launch(
-        f"filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=I420 ! appsink name=sink sync=false max-buffers=2"
+        f"filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=I420 ! "
+        "appsink name=sink sync=false max-buffers=2"
     )
     sink = pipeline.get_by_name("sink")
     pipeline.set_state(Gst.State.PLAYING)

@@ -128,7 +128,8 @@ def test_exported_program(module, tmp_path):
     batch = torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(colour_net.make().eval(), (torch.zeros(2, 3, 96, 192),), dynamic_shapes=({0: batch},))
     path = tmp_path / "net.pt2"
-    torch.export.save(program, path, extra_files={"metadata.json": '{"task": "detect", "names": {"0": "r", "1": "g", "2": "b"}}'})
+    metadata = '{"task": "detect", "names": {"0": "r", "1": "g", "2": "b"}}'
+    torch.export.save(program, path, extra_files={"metadata.json": metadata})
     model = TorchModel(str(path))
     model.load(Device())
     assert model.known_labels == ("r", "g", "b") and model.preprocessing.size == (192, 96)
@@ -143,7 +144,8 @@ def test_torchscript(module, tmp_path):
 
     path = tmp_path / "net.torchscript"
     traced = torch.jit.trace(colour_net.make().eval(), torch.zeros(1, 3, 96, 192))
-    torch.jit.save(traced, str(path), _extra_files={"config.txt": '{"task": "detect", "imgsz": [96, 192], "names": {"0": "r", "1": "g", "2": "b"}}'})
+    metadata = '{"task": "detect", "imgsz": [96, 192], "names": {"0": "r", "1": "g", "2": "b"}}'
+    torch.jit.save(traced, str(path), _extra_files={"config.txt": metadata})
     model = TorchModel(str(path))
     model.load(Device())
     found, truth = pictures()
