@@ -18,7 +18,8 @@ setup:
 
 lint: setup
 	.venv/bin/python -m pip install --quiet -e '.[dev]'
-	.venv/bin/ruff check src tests
+	.venv/bin/ruff check src tests benchmarks tools/reference
+	.venv/bin/python tools/reference --check
 	.venv/bin/mypy
 
 clean:
