@@ -6,6 +6,7 @@ import fcntl
 import glob
 import os
 import re
+import stat
 import struct
 import sys
 from collections.abc import Callable, Sequence
@@ -24,6 +25,8 @@ __all__ = ["Facts", "Source", "build", "name_frames", "parse", "parse_all", "pat
 
 TEST_OPTIONS = ("width", "height", "fps", "frames", "live")
 CAMERA_OPTIONS = ("width", "height", "fps")
+
+STDIN = "/dev/stdin"
 
 PROBE_SECONDS = 4
 """Patience with a file that says nothing about itself."""
@@ -216,7 +219,9 @@ def probe(source: Source) -> Facts:
     if source.kind == "stdin":
         if sys.stdin is None or sys.stdin.isatty():
             raise HostError("it is a terminal, not a video", hint="cat VIDEO | gstinfer run - ...")
-        return Facts()
+        if not _stdin_is_file():
+            return Facts()
+        source = replace(source, target=STDIN)
     if source.kind == "camera":
         _check_camera(source.target)
         return Facts(fps=float(dict(source.options).get("fps", 0)) or None)
@@ -229,6 +234,14 @@ def probe(source: Source) -> Facts:
         return Facts(fps=float(dict(source.options).get("fps", pictures.FPS)), frames=len(source.files))
     _check_file(source.target)
     return _discover(source.target)
+
+
+def _stdin_is_file() -> bool:
+    """Whether standard input is a file, in which a demuxer can seek, and no pipe."""
+    try:
+        return stat.S_ISREG(os.fstat(0).st_mode)
+    except OSError:
+        return False
 
 
 def _check_file(path: str) -> None:
@@ -379,10 +392,10 @@ def build(
         wished += f",framerate={options['fps']}/1" if "fps" in options else ""
         kinds = "; ".join(f"{kind}{wished}" for kind in ("video/x-raw", "image/jpeg", "video/x-h264"))
         start = [make(pipeline, "v4l2src", device=source.target), make(pipeline, "capsfilter", caps=kinds)]
-    elif source.kind == "stdin":
+    elif source.kind == "stdin" and not _stdin_is_file():
         start = [make(pipeline, "fdsrc", fd=0)]
     else:
-        start = [make(pipeline, "filesrc", location=source.target)]
+        start = [make(pipeline, "filesrc", location=STDIN if source.kind == "stdin" else source.target)]
     decoder = make(pipeline, "decodebin")
     entry = queue
     if colorimetry:
