@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import click
@@ -75,7 +76,9 @@ def command(
     asked = Comparison(
         model, video, reference, reference_model, exact, decoder, device, settings, max_frames, limits, steps
     )  # fmt: skip
-    report = compare(asked)
+    # Libraries greet on standard output, which belongs to the report.
+    with redirect_stdout(sys.stderr):
+        report = compare(asked)
     if as_json:
         click.echo(json.dumps(report.as_dict(), indent=2))
     else:

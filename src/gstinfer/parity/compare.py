@@ -156,7 +156,7 @@ def compare(asked: Comparison, tick: Callable[[int], None] = lambda frames: None
                 if seen.image.size != picture.shape[1::-1]:
                     raise HostError(f"the pipeline's frame is {seen.image.size}, OpenCV's {picture.shape[1::-1]}")
                 ours, theirs = _results(seen.results), list(reference.predict(picture))
-                report.agreement.add(ours, theirs)
+                report.agreement.add(ours, theirs, seen.image.size)
                 if isinstance(reference, Loop) and asked.sampled and _chosen(count, asked):
                     assert isinstance(loaded.model, NetworkModel)
                     steps = steps or Steps(loaded.model, reference, "" if asked.exact else asked.decoder, least)

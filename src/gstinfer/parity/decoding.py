@@ -161,7 +161,8 @@ def _ultralytics(extra: int, outputs: Arrays, facts: Facts) -> tuple[list[tuple[
     arguments = facts.literal("args")
     finished = facts.literal("end2end") is True or (isinstance(arguments, dict) and arguments.get("nms") is True)
     matrix = next(o for o in outputs.values() if o.ndim == 2)
-    if not facts.info.metadata.get("task") and matrix.shape[1] == 6 + extra and matrix.shape[0] <= 300:
+    untold = extra and facts.layout == "auto" and "task" not in facts.info.metadata
+    if untold and matrix.shape[1] == 6 + extra and matrix.shape[0] <= 300:
         finished = True
     found = []
     least = facts.thresholds.confidence

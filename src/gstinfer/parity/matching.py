@@ -107,12 +107,18 @@ class Agreement:
         """Whether all is as near as is asked for."""
         return self.matched >= limits.matched and self.mean_iou >= limits.iou and self.mean_score <= limits.score
 
-    def add(self, ours: Sequence[Result], theirs: Sequence[Result]) -> None:
-        """One frame. Kinds of results that only one side has count as objects that the other lacks."""
+    def add(self, ours: Sequence[Result], theirs: Sequence[Result], size: tuple[int, int] | None = None) -> None:
+        """One frame. Kinds of results that only one side has count as objects that the other lacks.
+
+        Args:
+            ours: Of the pipeline.
+            theirs: Of the reference.
+            size: (width, height) of the frame, which keypoints are clipped to: some libraries do.
+        """
         self.frames += 1
         mine, other = _of(ours, Detections), _of(theirs, Detections)
         if mine is not None or other is not None:
-            self._objects(mine or Detections.empty(), other or Detections.empty())
+            self._objects(mine or Detections.empty(), other or Detections.empty(), size)
         mine, other = _of(ours, Classifications), _of(theirs, Classifications)
         if mine is not None or other is not None:
             self._classes(mine, other)
@@ -125,12 +131,16 @@ class Agreement:
                 self.iou.append(_equal_share(mine.class_map, other.class_map))
                 self.score.append(0.0)
 
-    def _objects(self, ours: Detections, theirs: Detections) -> None:
+    def _objects(self, ours: Detections, theirs: Detections, size: tuple[int, int] | None) -> None:
         # A score that a buffer or a library carries in float32 may lie a step under the threshold it reached.
         high = ours.confidence >= self.least - 1e-6
         other = theirs.confidence >= self.least - 1e-6
         self._count(int(high.sum()), int(other.sum()))
         iou = overlaps(ours.xyxy, theirs.xyxy)
+        if ours.obb is not None and theirs.obb is not None:
+            # Hulls that are cut at the frame's edge may agree where the objects do not.
+            for i, j in np.argwhere(iou > 0):
+                iou[i, j] = _rotated(ours.obb[i], theirs.obb[j])
         found = [(i, j) for i, j in pairs(iou, ours.class_id[:, None] == theirs.class_id[None]) if high[i] or other[j]]
         rows = np.setdiff1d(np.flatnonzero(high), [i for i, _ in found])
         columns = np.setdiff1d(np.flatnonzero(other), [j for _, j in found])
@@ -140,13 +150,12 @@ class Agreement:
         if rest.size:
             self.other_class += len(pairs(rest, np.ones(rest.shape, bool)))
         for i, j in found:
-            both = ours.obb is not None and theirs.obb is not None
-            self.iou.append(_rotated(ours.obb[i], theirs.obb[j]) if both else float(iou[i, j]))  # type: ignore[index]
+            self.iou.append(float(iou[i, j]))
             self.score.append(abs(float(ours.confidence[i]) - float(theirs.confidence[j])))
             if ours.mask is not None and theirs.mask is not None:
                 self.mask.append(_masks(ours.mask[i], theirs.mask[j]))
             if ours.keypoints is not None and theirs.keypoints is not None:
-                self.points += _distances(ours.keypoints[i], theirs.keypoints[j])
+                self.points += _distances(ours.keypoints[i], theirs.keypoints[j], size)
 
     def _count(self, ours: int, theirs: int) -> None:
         self.ours, self.theirs = self.ours + ours, self.theirs + theirs
@@ -191,12 +200,32 @@ def _of(results: Sequence[Result], kind: type[Any]) -> Any:
 
 
 def _rotated(first: NDArray[Any], second: NDArray[Any]) -> float:
-    import cv2
+    """Intersection over union of two rotated boxes.
 
-    a, b = obb_corners(first)[0], obb_corners(second)[0]
-    shared = float(cv2.intersectConvexConvex(a, b)[0])
-    areas = float(cv2.contourArea(a)) + float(cv2.contourArea(b))
-    return shared / (areas - shared) if areas > shared else 0.0
+    The corners of one are cut along each side of the other (Sutherland and Hodgman); OpenCV's intersection of convex
+    polygons errs where two are nearly the same.
+    """
+    shared, other = (obb_corners(box)[0].astype(np.float64) for box in (first, second))
+    other = other if _area(other) > 0 else other[::-1]
+    whole = abs(_area(shared)) + _area(other)
+    for start, end in zip(other, np.roll(other, -1, 0)):
+        side = end - start
+        inside = side[0] * (shared[:, 1] - start[1]) - side[1] * (shared[:, 0] - start[0])
+        kept = []
+        for here, next_, d, e in zip(shared, np.roll(shared, -1, 0), inside, np.roll(inside, -1)):
+            if d >= 0:
+                kept.append(here)
+            if d * e < 0:
+                kept.append(here + (next_ - here) * (d / (d - e)))
+        shared = np.array(kept).reshape(-1, 2)
+    inner = abs(_area(shared))
+    return inner / (whole - inner) if whole > inner else 0.0
+
+
+def _area(polygon: NDArray[np.float64]) -> float:
+    """Negative where the corners go round the other way."""
+    x, y = polygon.T
+    return float(x @ np.roll(y, -1) - y @ np.roll(x, -1)) / 2
 
 
 def _masks(first: Mask, second: Mask) -> float:
@@ -210,9 +239,10 @@ def _masks(first: Mask, second: Mask) -> float:
     return int(whole.all(0).sum()) / union if union else 1.0
 
 
-def _distances(first: NDArray[Any], second: NDArray[Any]) -> list[float]:
+def _distances(first: NDArray[Any], second: NDArray[Any], size: tuple[int, int] | None) -> list[float]:
     sure = (first[:, 2] >= LEAST) & (second[:, 2] >= LEAST)
-    away = np.hypot(*(first[sure, :2] - second[sure, :2]).T)
+    places = [points[sure, :2] if size is None else np.clip(points[sure, :2], 0, size) for points in (first, second)]
+    away = np.hypot(*(places[0] - places[1]).T)
     return [float(d) for d in away]
 
 

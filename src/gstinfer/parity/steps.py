@@ -107,12 +107,12 @@ class Steps:
         transform = ImageTransform.plan(frame, self._spec.size, self._spec.resize)
         all_of_them = replace(self._model.thresholds, iou=1.0, limit=1_000_000)
         every = loop.decode(outputs, fitted, frame, all_of_them)
-        steps["candidates"].agreement.add(self._decoded(outputs, transform, all_of_them), every)
-        steps["head"].agreement.add(self._decoded(outputs, transform, self._model.thresholds), theirs)
+        steps["candidates"].agreement.add(self._decoded(outputs, transform, all_of_them), every, frame)
+        steps["head"].agreement.add(self._decoded(outputs, transform, self._model.thresholds), theirs, frame)
         own = self._run(tensor)
         for name, value in own.items():
             steps["network"].differs(value, outputs[name][: len(value)], "in the outputs")
-        steps["network"].agreement.add(self._decoded(own, transform, self._model.thresholds), theirs)
+        steps["network"].agreement.add(self._decoded(own, transform, self._model.thresholds), theirs, transform.frame_size)
         self._put_in("resize", Image.from_array(picture, "bgr"), self._exact, tensor, theirs)
         if "decode" in steps:
             converted = bgr_of(image)
@@ -121,7 +121,7 @@ class Steps:
             self._put_in("colour", image, self._exact, to_array(image, "bgr"), theirs, picture)
         if "fast" in steps:
             self._put_in("fast", image, self._spec, tensor, theirs)
-        steps["element"].agreement.add(ours, theirs)
+        steps["element"].agreement.add(ours, theirs, frame)
 
     def _put_in(
         self,
@@ -140,7 +140,7 @@ class Steps:
         else:
             step.differs(measured, against, "grey levels in the frame")
         outputs = self._run(tensor)
-        step.agreement.add(self._decoded(outputs, transform, self._model.thresholds), theirs)
+        step.agreement.add(self._decoded(outputs, transform, self._model.thresholds), theirs, transform.frame_size)
 
     def _run(self, tensor: NDArray[Any]) -> dict[str, NDArray[Any]]:
         info, head, runtime = self._model.parts
