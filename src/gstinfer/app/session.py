@@ -41,7 +41,7 @@ class Job:
     """What ``gstinfer run`` is asked for.
 
     Attributes:
-        inputs: Files, ``file://`` and ``rtsp://`` addresses or ``test:PATTERN``.
+        inputs: As ``sources.parse_all`` reads them: files, folders, patterns, addresses, cameras, ``test:PATTERN``.
         model: Spec of the model.
         device: ``"auto"``, ``"cpu"`` or ``"cuda:N"``.
         settings: ``NAME=VALUE`` for pyinfer, ``ELEMENT.NAME=VALUE`` for the others.
