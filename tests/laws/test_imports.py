@@ -41,6 +41,7 @@ GI_ALLOWED = re.compile(
     r"|gstinfer\.elements\.(compat|guard|base|shim)|gstinfer\.elements\.\w+\.(element|named)"
 )
 HEAVY = {"torch", "cv2", "onnxruntime", "scipy", "PIL", "tensorrt", "openvino", "ultralytics", "rfdetr"}
+CXX = HEAVY - {"cv2", "scipy", "PIL"} | {"ai_edge_litert", "tflite_runtime", "transformers", "vllm"}
 NVIDIA_ONLY_IN = "gstinfer.hosts.deepstream"
 
 OURS = sorted(set(modules()) - {"gstinfer"})
@@ -80,6 +81,32 @@ def test_gstreamer_is_imported_only_where_it_may(module: str) -> None:
 @pytest.mark.parametrize("module", ["gstinfer", *OURS])
 def test_heavy_libraries_are_imported_inside_functions(module: str) -> None:
     assert not [i for i in imports(module) if i.name.split(".")[0] in HEAVY and not i.function]
+
+
+def first_imports(node: ast.AST, guarded: bool = False, tried: bool = False) -> list[tuple[str, bool]]:
+    """C++ libraries that are imported where their absence is caught, and whether ``cxx_library()`` stands around."""
+    found = []
+    for child in ast.iter_child_nodes(node):
+        inside = guarded or (isinstance(child, ast.With) and "cxx_library()" in ast.unparse(child.items[0]))
+        trying = tried or (
+            isinstance(child, ast.Try) and any("ImportError" in ast.unparse(h.type) for h in child.handlers if h.type)
+        )
+        if tried and isinstance(child, (ast.Import, ast.ImportFrom)):
+            names = [child.module or ""] if isinstance(child, ast.ImportFrom) else [a.name for a in child.names]
+            found += [(name, guarded) for name in names if name.split(".")[0] in CXX]
+        found += first_imports(child, inside, trying)
+    return found
+
+
+@pytest.mark.parametrize("module", [m for m in OURS if not m.startswith((NVIDIA_ONLY_IN, "gstinfer.doctor"))])
+def test_libraries_in_cxx_get_the_right_unwinder(module: str) -> None:
+    """Without it an exception inside of them ends a GStreamer process; see ``gstinfer.unwinder``."""
+    assert [name for name, guarded in first_imports(tree(module)) if not guarded] == []
+
+
+def test_the_rule_about_unwinders_finds_imports() -> None:
+    found = {name for module in OURS for name, _ in first_imports(tree(module))}
+    assert {"torch", "onnxruntime", "openvino", "tensorrt", "ultralytics", "rfdetr", "transformers", "vllm"} <= found
 
 
 @pytest.mark.parametrize("module", [m for m in OURS if not m.startswith(NVIDIA_ONLY_IN)])

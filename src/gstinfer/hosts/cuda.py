@@ -21,6 +21,7 @@ from gstinfer.hosts.gstbuffer import Mapping, capture_time, function, library, p
 from gstinfer.hosts.metas import MetaCodec
 from gstinfer.hosts.video import VideoFormat
 from gstinfer.image import FORMATS, Device, Image
+from gstinfer.unwinder import cxx_library
 
 if TYPE_CHECKING:
     from gstinfer.hosts import HostStream
@@ -153,7 +154,8 @@ class Plane:
 
     def __dlpack__(self, **options: Any) -> Any:
         try:
-            import torch
+            with cxx_library():
+                import torch
         except ImportError as error:
             raise MissingDependencyError("torch", extra="torch", purpose="DLPack of a plane in CUDA memory") from error
         place = "cpu" if self._device is None else f"cuda:{self._device}"

@@ -13,6 +13,7 @@ from gstinfer.modelbase import Model
 from gstinfer.models.files import check_file, one_line
 from gstinfer.models.labels import LabelsOption
 from gstinfer.settings import option
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["RfDetrModel", "rfdetr_model"]
 
@@ -134,7 +135,8 @@ def rfdetr_model(path: str, **options: Any) -> RfDetrModel:
 
 def _rfdetr() -> Any:
     try:
-        import rfdetr
+        with cxx_library():
+            import rfdetr
     except ImportError as error:
         name = error.name or "rfdetr"
         if name.partition(".")[0] == "rfdetr":

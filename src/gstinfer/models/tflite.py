@@ -193,7 +193,8 @@ def _interpreter() -> Any:
             from ai_edge_litert.interpreter import Interpreter
     except ImportError:
         try:
-            from tflite_runtime.interpreter import Interpreter
+            with cxx_library():
+                from tflite_runtime.interpreter import Interpreter
         except ImportError as error:
             raise MissingDependencyError("ai_edge_litert", extra="tflite", purpose="TFLite models") from error
     return Interpreter

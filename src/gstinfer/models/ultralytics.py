@@ -17,6 +17,7 @@ from gstinfer.models.labels import LabelsOption
 from gstinfer.models.planning import size
 from gstinfer.models.tensorrt import sides
 from gstinfer.settings import option
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["DimsTuple", "UltralyticsModel", "patch_tensorrt", "ultralytics_model"]
 
@@ -169,7 +170,8 @@ def _yolo(offline: bool) -> Any:
     if offline:
         os.environ.setdefault("YOLO_OFFLINE", "true")
     try:
-        from ultralytics import YOLO
+        with cxx_library():
+            from ultralytics import YOLO
     except ImportError as error:
         name = error.name or "ultralytics"
         if name.partition(".")[0] == "ultralytics":
@@ -209,7 +211,8 @@ def patch_tensorrt() -> None:
     if "gi" not in sys.modules:
         return
     try:
-        import tensorrt  # noqa: F401
+        with cxx_library():
+            import tensorrt  # noqa: F401
     except ImportError as error:
         raise MissingDependencyError("tensorrt", extra="tensorrt", purpose="TensorRT engines") from error
     import importlib

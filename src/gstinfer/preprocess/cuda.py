@@ -21,6 +21,7 @@ from gstinfer.image import Image
 from gstinfer.preprocess import Preprocessing
 from gstinfer.preprocess.cuda_kernels import CUDA_SOURCE, triton_kernel
 from gstinfer.preprocess.cuda_table import ROW, ROW_BYTES, Table
+from gstinfer.unwinder import cxx_library
 
 __all__ = ["prepare", "to_array", "to_tensor"]
 
@@ -72,7 +73,8 @@ class TorchBackend:
     """torch arrays, and the kernel in Triton where it is installed, else through CuPy."""
 
     def __init__(self, index: int) -> None:
-        import torch
+        with cxx_library():
+            import torch
 
         if not torch.cuda.is_available():
             raise ConfigError("frames lie in CUDA memory but torch sees no GPU", hint="install a CUDA build of torch")

@@ -7,6 +7,7 @@ from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.results import Text
+from gstinfer.unwinder import cxx_library
 from gstinfer.vlm.backend import Backend, BackendOptions
 from gstinfer.vlm.call import Call, Trouble
 from gstinfer.vlm.conversation import with_schema
@@ -36,8 +37,9 @@ class TransformersModel(Backend):
 
     def open(self) -> None:
         try:
-            import torch
-            import transformers
+            with cxx_library():
+                import torch
+                import transformers
         except ImportError as error:
             raise MissingDependencyError(error.name or "transformers", extra="transformers", purpose=self.name) from error
         try:

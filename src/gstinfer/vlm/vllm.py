@@ -7,6 +7,7 @@ from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.results import Text
+from gstinfer.unwinder import cxx_library
 from gstinfer.vlm.backend import Backend, BackendOptions
 from gstinfer.vlm.call import Call, Trouble
 from gstinfer.vlm.conversation import conversation
@@ -33,7 +34,8 @@ class VllmModel(Backend):
 
     def open(self) -> None:
         try:
-            import vllm
+            with cxx_library():
+                import vllm
         except ImportError as error:
             raise MissingDependencyError("vllm", purpose=f"vllm:{self.name}") from error
         try:
