@@ -10,6 +10,7 @@ import pytest
 from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform, obb_corners
 from gstinfer.heads import TensorInfo, Thresholds, choose
+from gstinfer.heads.masks import cut_masks
 from gstinfer.sanitize import Dropped, sanitize
 
 from .support import network
@@ -185,6 +186,17 @@ def test_masks_of_objects_half_outside(frame):
     assert found.mask[1].bitmap.size == 0
     clean = sanitize(found, width, height, Dropped())
     assert len(clean) == len(clean.mask) == 1
+
+
+def test_masks_end_at_the_pixels_where_ultralytics_ends_them():
+    """A pixel belongs to a box where x1 <= column < x2 and y1 <= row < y2."""
+    transform = ImageTransform.plan((640, 640), (640, 640))
+    boxes = np.array([[10.2, 20.0, 50.0, 60.7], [100.9, 7.4, 140.1, 30.5], [-3.5, -0.2, 9.5, 8.0]], np.float32)
+    protos = np.ones((1, 160, 160), np.float32)
+    column, row = np.arange(640), np.arange(640)[:, None]
+    for mask, (x1, y1, x2, y2) in zip(cut_masks(np.ones((3, 1), np.float32), protos, boxes, transform), boxes):
+        inside = (column >= x1) & (column < x2) & (row >= y1) & (row < y2)
+        assert (mask.to_frame(640, 640) == inside).all()
 
 
 def test_masks_of_a_crop_lie_in_the_frame():

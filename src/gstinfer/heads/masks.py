@@ -32,8 +32,8 @@ def cut_masks(
     count, height, width = protos.shape
     limits = np.array(transform.frame_size * 2)
     with np.errstate(invalid="ignore"):
-        corners = np.concatenate([np.floor(xyxy[:, :2]), np.ceil(xyxy[:, 2:])], 1)
-        corners = np.clip(np.nan_to_num(corners), 0, limits).astype(int)
+        # A pixel belongs to a box whose left and top it does not lie before: Ultralytics' rule.
+        corners = np.clip(np.nan_to_num(np.ceil(xyxy)), 0, limits).astype(int)
     # Frame pixel middle -> prototype index is affine: three points give its matrix.
     cell = np.array([width, height]) / transform.input_size
     base = transform.points_to_input(np.array([[0.5, 0.5], [1.5, 0.5], [0.5, 1.5]])).astype(np.float64) * cell - 0.5
