@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gstinfer.errors import ConfigError
 from gstinfer.image import FORMATS, Device, Image
 from gstinfer.overlay import Overlay, Style
-from gstinfer.overlay.color import GREY, color_of, ink_on
+from gstinfer.overlay.color import GREY, class_color, color_of, ink_on
 from gstinfer.results import Attribute, Classifications, Detections, FrameResults, Mask, SegmentationMap, Text
 
 Make = Callable[..., Any]
@@ -187,6 +187,15 @@ def test_objects_are_chosen_by_style(overlay: Overlay, settings: dict[str, Any],
     drawn = overlay.draw(Image.from_array(pixels), FrameResults(detections=found), Style(**BARE, **settings))
     assert colors_in(pixels) - {(0, 0, 0)} == {color_of(k) for k in classes}
     assert drawn == (3 if settings == {"show_boxes": False} else len(classes))
+
+
+def test_the_same_class_of_two_elements_has_two_colours(overlay: Overlay) -> None:
+    pixels = np.zeros((60, 90, 3), np.uint8)
+    boxes = [[5, 5, 25, 40], [30, 5, 50, 40], [55, 5, 80, 40]]
+    found = Detections(boxes, class_id=[0, 0, 0], component_id=np.array([1, 2, 1], np.int32))
+    overlay.draw(Image.from_array(pixels), FrameResults(detections=found), Style(**BARE))
+    assert tuple(pixels[5, 10]) == tuple(pixels[5, 60]) != tuple(pixels[5, 35])
+    assert len({class_color(0, component) for component in range(64)}) > 60
 
 
 def test_colours_stay_with_a_track(overlay: Overlay) -> None:

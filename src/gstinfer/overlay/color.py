@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from gstinfer.image import FORMATS, ColorInfo
 
-__all__ = ["BLACK", "GREY", "WHITE", "color_of", "ink_on", "plane_values", "to_yuv"]
+__all__ = ["BLACK", "GREY", "WHITE", "class_color", "color_of", "ink_on", "plane_values", "to_yuv"]
 
 RGB = tuple[int, int, int]
 
@@ -20,6 +20,15 @@ GOLDEN = (5**0.5 - 1) / 2
 
 WEIGHTS = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 """Share of red and of blue in luma, by matrix (ITU-R BT.601, BT.709, BT.2020)."""
+
+
+ELEMENTS = 31
+"""Classes of two elements share a colour only where they lie a multiple of this apart."""
+
+
+def class_color(class_id: int, component_id: int = 0) -> RGB:
+    """The colour of a class of an element: class 0 of another element has another one."""
+    return color_of(class_id + ELEMENTS * component_id)
 
 
 @lru_cache(maxsize=4096)

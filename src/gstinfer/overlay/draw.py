@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gstinfer.geometry import obb_corners
 from gstinfer.image import Image
 from gstinfer.overlay.canvas import Canvas
-from gstinfer.overlay.color import BLACK, GREY, RGB, WHITE, color_of, ink_on
+from gstinfer.overlay.color import BLACK, GREY, RGB, WHITE, class_color, color_of, ink_on
 from gstinfer.overlay.style import Style
 from gstinfer.overlay.text import Lettering
 from gstinfer.results import Classifications, Detections, FrameResults, SegmentationMap, Text
@@ -128,7 +128,7 @@ class _Painter:
         # 255 colours serve any number of classes.
         numbers = np.where(shown < 0, 0, shown % 255 + 1).astype(np.uint8)
         if numbers.size and numbers.any():
-            self.canvas.tint_map(numbers, [color_of(k) for k in range(255)], self.style.mask_opacity)
+            self.canvas.tint_map(numbers, [class_color(k, found.component_id) for k in range(255)], self.style.mask_opacity)
 
     def shapes(self, found: Detections, rows: list[int], colors: dict[int, RGB]) -> None:
         """Masks, boxes and keypoints, in this order over all objects."""
@@ -173,7 +173,7 @@ class _Painter:
 
     def color(self, found: Detections, row: int) -> RGB:
         if self.style.color_by == "class":
-            return color_of(int(found.class_id[row]))
+            return class_color(int(found.class_id[row]), int(found.component_id[row]))
         track = -1 if found.tracker_id is None else int(found.tracker_id[row])
         return GREY if track < 0 else color_of(track)
 
@@ -239,7 +239,7 @@ class _Painter:
                 if confidence < self.style.min_confidence or y >= self.height:
                     continue
                 parts = [name[:200], f" {confidence:.2f}"] if self.style.show_confidence else [name[:200]]
-                tiles = self.overlay.tiles(self.canvas, parts, self.size, color_of(number))
+                tiles = self.overlay.tiles(self.canvas, parts, self.size, class_color(number, classes.component_id))
                 self.put(0, y, tiles)
                 y += tiles[0][0].shape[0]
 
