@@ -54,6 +54,12 @@ def test_a_network_tells_everything_with_the_reason() -> None:
     assert all(why for _, why in said.values())
 
 
+def test_labels_are_told_as_they_are(assets: Path) -> None:
+    assert rows(str(assets / "models/movenet_multipose_256x320.onnx"))["labels"] == ("person", "1 name; the file or its family")
+    value, why = rows(str(assets / "models/nanodet_coco_416.onnx"))["labels"]
+    assert value == "none" and "the file" not in why
+
+
 def test_a_setting_shows_as_set() -> None:
     assert rows("nanodet-coco", "--set", "confidence-threshold=0.7")["confidence-threshold"] == ("0.7", "set")
 

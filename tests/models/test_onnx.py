@@ -89,6 +89,27 @@ def test_a_truncated_file_is_refused(tmp_path):
         as_model(str(path))
 
 
+def test_an_operator_set_of_the_future_is_named(tmp_path):
+    path = oracle(tmp_path / "new.onnx")
+    model = onnx.load(path)
+    model.opset_import[0].version = 99
+    onnx.save(model, path)
+    with pytest.raises(ModelLoadError, match="ONNX opset 99, which is newer than this release reads") as caught:
+        onnx_model(str(path)).load(Device())
+    assert "older opset" in caught.value.hint and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [[1, 16000], [1, 5, 64, 64], [1, 3, 8, 64, 64]])
+def test_an_input_that_is_no_picture_is_said_before_anything_about_outputs(tmp_path, shape):
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("signal", "out")]
+    graph = helper.make_graph([helper.make_node("Identity", ["signal"], ["out"])], "g", ends[:1], ends[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "a.onnx")
+    with pytest.raises(ConfigError, match=r"takes signal \[.*\], expected pictures"):
+        onnx_model(str(tmp_path / "a.onnx")).load(Device())
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(ModelLoadError, match="is a folder"):
         OnnxRuntime(tmp_path)

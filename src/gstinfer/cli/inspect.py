@@ -76,7 +76,7 @@ def rows_of(text: str, device: Device, settings: Mapping[str, Any]) -> list[tupl
         said = describe()
         names, count = _labels(model.labels)
         why = next((why for what, _, why in said if what == "labels"), "")
-        return [*rows, *(row for row in said if row[0] != "labels"), ("labels", names, f"{count}; {why}")]
+        return [*rows, *(row for row in said if row[0] != "labels"), ("labels", names, f"{count}; {why}" if why else count)]
     finally:
         model.close()
 
@@ -98,7 +98,7 @@ def _python_rows(model: Model) -> list[tuple[str, str, str]]:
 
 def _labels(labels: Any) -> tuple[str, str]:
     if labels is None:
-        return "none", "classes are numbers, unless load() or the property labels names them"
+        return "none", "classes are numbers, unless labels= or the model's load() names them"
     names = list(labels.values() if isinstance(labels, Mapping) else labels)
     shown = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
-    return shown, f"{len(names)} names"
+    return shown, f"{len(names)} name{'s' if len(names) != 1 else ''}"

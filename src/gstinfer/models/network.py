@@ -19,7 +19,7 @@ from gstinfer.heads.function import FunctionHead
 from gstinfer.image import Device
 from gstinfer.model import Model
 from gstinfer.models.labels import LabelsOption, read_sidecar
-from gstinfer.models.planning import FIELDS, numbers, plan, size
+from gstinfer.models.planning import FIELDS, check_picture, numbers, plan, size
 from gstinfer.models.runtime import Runtime
 from gstinfer.preprocess import prepare
 from gstinfer.reload import UserFunction
@@ -176,6 +176,7 @@ class NetworkModel(Model):
         if labels is not None:
             info = replace(info, labels=as_names(labels))
         said = {option: self._find(option) for option in FIELDS.values()}
+        check_picture(self.name, info.inputs[0])
         if any(None in output.shape[1:] for output in info.outputs):
             info = self._measured(info, said)
         self._info = info
@@ -195,6 +196,7 @@ class NetworkModel(Model):
                 hint="export the network with the picture as its only input",
             )
         names = self._head.labels
+        origin = labels_why or ("" if names is None else "the file or its family")
         tensors = [("input", item) for item in info.inputs] + [("output", item) for item in info.outputs]
         self._rows = [
             *((kind, tensor_text(item), "the file") for kind, item in tensors),
@@ -204,7 +206,7 @@ class NetworkModel(Model):
                 for field, key in FIELDS.items()
             ),
             ("batch", str(self.max_batch or "any"), f"the shape of the input {self._picture}"),
-            ("labels", str(len(names)) if names is not None else "none", labels_why or "the file or its family"),
+            ("labels", str(len(names)) if names is not None else "none", origin),
         ]
 
     def _chosen(self, info: NetworkInfo, head: str, layout: str) -> Decision:

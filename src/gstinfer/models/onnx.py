@@ -85,7 +85,7 @@ class OnnxRuntime:
         except Exception as error:
             raise ModelLoadError(
                 f"{self.path} cannot be loaded by ONNX Runtime {ort.__version__}: {_reason(error, self.path)}",
-                hint="check the file, with onnx.checker.check_model for one, or export it again",
+                hint=_remedy(error),
             ) from error
         self._session.disable_fallback()
         wanted = providers[0][0]
@@ -240,8 +240,22 @@ def _settle(tensor: Any) -> None:
         torch.cuda.current_stream(tensor.device).synchronize()
 
 
+def _newer(error: Exception) -> str:
+    """The operator set of a file that is newer than this ONNX Runtime, else empty."""
+    found = re.search(r"Opset (\d+) is under development", str(error))
+    return found[1] if found else ""
+
+
+def _remedy(error: Exception) -> str:
+    if _newer(error):
+        return "export it with an older opset, or upgrade onnxruntime"
+    return "check the file, with onnx.checker.check_model for one, or export it again"
+
+
 def _reason(error: Exception, path: Path) -> str:
     """ONNX Runtime's message without its prefix, the place in its source, and the path, on one line."""
+    if _newer(error):
+        return f"it was exported for ONNX opset {_newer(error)}, which is newer than this release reads"
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", one_line(error, 2000))
     text = re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)
     return re.sub(r"^/\S+:\d+ .*?\) (?=[A-Z])", "", text)[:300]

@@ -12,7 +12,7 @@ from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.heads.facts import input_size
 from gstinfer.preprocess import Preprocessing
 
-__all__ = ["FIELDS", "numbers", "plan", "size"]
+__all__ = ["FIELDS", "check_picture", "numbers", "plan", "size"]
 
 FIELDS = {
     "size": "input_size",
@@ -96,7 +96,7 @@ def plan(
     if picture.dtype in ("uint8", "int32"):
         # Normalising is the network's own work then: numbers around 0..1 would all be rounded away.
         for field, value in (("scale", 1.0), ("mean", (0.0,)), ("std", (1.0,))):
-            values[field], why[field] = value, f"a {picture.dtype} input takes pixels as they are"
+            values[field], why[field] = value, f"an input of {picture.dtype} takes pixels as they are"
     found = input_size(info)
     if found is not None:
         values["size"] = found
@@ -125,14 +125,25 @@ def plan(
 
 def _axes(name: str, picture: TensorInfo) -> tuple[str, int, tuple[int | None, int | None]]:
     """Layout, channels and (width, height) of an input."""
+    check_picture(name, picture)
+    _, first, middle, last = picture.shape
+    if first in CHANNELS:
+        return "NCHW", int(first or 0), (last, middle)
+    if last in CHANNELS:
+        return "NHWC", int(last or 0), (middle, first)
+    return "NCHW", 3, (last, middle)
+
+
+def check_picture(name: str, picture: TensorInfo) -> None:
+    """Whether an input takes pictures, before anything is asked about its outputs.
+
+    Raises:
+        ConfigError: It does not.
+    """
     if len(picture.shape) == 4:
-        _, first, middle, last = picture.shape
-        if first in CHANNELS:
-            return "NCHW", int(first or 0), (last, middle)
-        if last in CHANNELS:
-            return "NHWC", int(last or 0), (middle, first)
-        if first is None and last is None:
-            return "NCHW", 3, (last, middle)
+        first, last = picture.shape[1], picture.shape[3]
+        if first in CHANNELS or last in CHANNELS or (first is None and last is None):
+            return
     raise ConfigError(
         f"{name} takes {picture.name} {_shape(picture)}, expected pictures: [batch,C,H,W] or [batch,H,W,C] "
         "with 1 or 3 channels"
