@@ -93,7 +93,7 @@ def letterbox(picture: Pixels, size: tuple[int, int], value: int = 114) -> Fitte
 
     height, width = picture.shape[:2]
     ratio = min(size[1] / height, size[0] / width)
-    inner = round(width * ratio), round(height * ratio)
+    inner = max(1, round(width * ratio)), max(1, round(height * ratio))
     half_x, half_y = (size[0] - inner[0]) / 2, (size[1] - inner[1]) / 2
     if (width, height) != inner:
         picture = cv2.resize(picture, inner, interpolation=cv2.INTER_LINEAR)
@@ -110,7 +110,7 @@ def _top_left(picture: Pixels, size: tuple[int, int], value: int) -> Fitted:
 
     height, width = picture.shape[:2]
     ratio = min(size[1] / height, size[0] / width)
-    inner = round(width * ratio), round(height * ratio)
+    inner = max(1, round(width * ratio)), max(1, round(height * ratio))
     canvas = np.full((size[1], size[0], *picture.shape[2:]), value, np.uint8)
     canvas[: inner[1], : inner[0]] = cv2.resize(picture, inner)
     return Fitted(canvas, (inner[0] / width, inner[1] / height), (0, 0), (0, 0, *inner))
@@ -129,7 +129,7 @@ def _crop(picture: Pixels, size: tuple[int, int], value: int) -> Fitted:
 
     height, width = picture.shape[:2]
     part = min(width / size[0], height / size[1])
-    across, down = round(part * size[0]), round(part * size[1])
+    across, down = max(1, round(part * size[0])), max(1, round(part * size[1]))
     left, top = (width - across) // 2, (height - down) // 2
     factor = size[0] / across, size[1] / down
     canvas = cv2.resize(picture[top : top + down, left : left + across], size)

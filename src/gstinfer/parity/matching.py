@@ -177,8 +177,8 @@ class Agreement:
         """The figures for a report."""
         figures: dict[str, Any] = {
             "frames": self.frames,
-            "ours": self.ours,
-            "reference": self.theirs,
+            "objects": self.ours,
+            "reference_objects": self.theirs,
             "matched": round(self.matched, 5),
             "above_threshold_on_both_sides": round(self.both, 5),
             "mean_iou": round(self.mean_iou, 5),
