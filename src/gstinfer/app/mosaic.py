@@ -75,18 +75,25 @@ class Mosaic:
         self.pipeline.set_state(Gst.State.PLAYING)
 
     def add(self, source: Source) -> Tile:
-        """A place for a stream; the others move up. Any thread."""
+        """A place for a stream; in a live picture it takes it with its first frame. Any thread."""
+        tile = Tile(self, source)
+        if not self.live:
+            self.place(tile)
+        return tile
+
+    def place(self, tile: Tile) -> None:
+        """Links a tile; the others move up. Any thread."""
         with self._lock:
-            tile = Tile(self, source)
+            tile.link()
             self._tiles.append(tile)
             self._arrange()
-        return tile
 
     def remove(self, tile: Tile) -> None:
         """Gives a place back. Any thread."""
         with self._lock:
             if tile in self._tiles:
                 self._tiles.remove(tile)
+                tile.unlink()
                 self._arrange()
 
     def _arrange(self) -> None:
@@ -133,23 +140,37 @@ class Tile:
 
     def __init__(self, mosaic: Mosaic, source: Source) -> None:
         self.mosaic, self.source = mosaic, source
-        live = mosaic.live
-        self._source = make(
+        self.pad: Any = None
+        self._source: Any = None
+        self._chain: list[Any] = []
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def link(self) -> None:
+        """Makes the way into the mixer. A mixer waits for the first frame of everything that is linked to it."""
+        mosaic, live = self.mosaic, self.mosaic.live
+        source = make(
             mosaic.pipeline, "appsrc", format="time", is_live=live, do_timestamp=live, block=not live, max_buffers=4
         )
-        self._source.set_property("max-bytes", 0)
-        convert = make(mosaic.pipeline, "videoconvert")
-        self._chain = [self._source, convert]
+        source.set_property("max-bytes", 0)
+        if live:
+            Gst.util_set_object_arg(source, "leaky-type", "downstream")
+        self._source, self._chain = source, [source, make(mosaic.pipeline, "videoconvert")]
         link(*self._chain)
         self.pad = mosaic.mixer.request_pad_simple("sink_%u")
         self.pad.set_property("zorder", 1)
-        if self.pad.find_property("sizing-policy") is not None:
-            Gst.util_set_object_arg(self.pad, "sizing-policy", "keep-aspect-ratio")
-        convert.get_static_pad("src").link(self.pad)
-        self._caps: Any = None
-        self._ended = False
+        Gst.util_set_object_arg(self.pad, "sizing-policy", "keep-aspect-ratio")
+        self._chain[-1].get_static_pad("src").link(self.pad)
         for element in reversed(self._chain):
             element.sync_state_with_parent()
+
+    def unlink(self) -> None:
+        """Takes the way into the mixer away."""
+        # The pad first: it lets go of a thread that waits for room in it, which could not stop otherwise.
+        self.mosaic.mixer.release_request_pad(self.pad)
+        for element in self._chain:
+            element.set_state(Gst.State.NULL)
+            self.mosaic.pipeline.remove(element)
 
     def build(self, pipeline: Any, overlay: Mapping[str, Any]) -> list[Any]:
         """Elements of the stream's own pipeline that draw the results and hand the picture over."""
@@ -169,25 +190,25 @@ class Tile:
         sample = sink.emit("pull-sample")
         if sample is None:
             return Gst.FlowReturn.EOS
+        with self._lock:
+            if self._ended:
+                return Gst.FlowReturn.EOS
+            if self.pad is None:
+                self.mosaic.place(self)
         return self._source.emit("push-sample", sample)
 
     def _ends(self, pad: Any, info: Any) -> Any:
-        if info.get_event().type == Gst.EventType.EOS:
+        if info.get_event().type == Gst.EventType.EOS and self._source is not None:
             self._source.emit("end-of-stream")
         return Gst.PadProbeReturn.OK
 
     def end(self) -> None:
         """The stream is over, and no thread of it waits for room any more; in a live picture the place is given back."""
-        if self._ended:
-            return
-        self._ended = True
-        self._source.emit("end-of-stream")
-        if not self.mosaic.live:
-            # Its last frames may still wait for those of others.
-            return
-        self.mosaic.remove(self)
-        for element in self._chain:
-            element.set_state(Gst.State.NULL)
-        self.mosaic.mixer.release_request_pad(self.pad)
-        for element in self._chain:
-            self.mosaic.pipeline.remove(element)
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        if self._source is not None:
+            self._source.emit("end-of-stream")
+        if self.mosaic.live:
+            self.mosaic.remove(self)
