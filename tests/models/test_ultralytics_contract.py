@@ -154,6 +154,22 @@ def test_classes(made, name, classes):
     assert np.abs(theirs.confidence - ours.confidence).max() < 1e-3
 
 
+@pytest.mark.parametrize("frame", FRAMES)
+def test_semantic_maps(made, frame):
+    """Their export gives finished class maps, of which each shows the padded picture."""
+    from ultralytics.utils import ROOT
+
+    if not (ROOT / "cfg/models/26/yolo26-sem.yaml").is_file():
+        pytest.skip("this release of ultralytics has no semantic segmentation")
+    theirs, ours = both(made("yolo26n-sem", 4, (224, 320)), picture(*frame, seed=frame[0]))
+    assert ours.label == list("0123") and len(np.unique(ours.class_map)) > 2, "the network is no test"
+    # Ours has the resolution of the output, theirs that of the frame.
+    rows, columns = (np.arange(n) * size // n for n, size in zip(frame, ours.class_map.shape))
+    enlarged = ours.class_map[rows[:, None], columns]
+    assert theirs.class_map.shape == frame
+    assert (theirs.class_map == enlarged).mean() > 0.97
+
+
 @pytest.mark.parametrize(
     ("name", "classes", "changes"),
     [
