@@ -129,7 +129,10 @@ def test_what_cannot_be_compared_is_said(gstinfer, arguments, words):
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("name", ["yolo_raw_nc2", "e2e_xyxy", "rtdetr_q6", "dfine", "rfdetr3_swapped", "seg", "pose", "oracle_fp16"])
+FAMILIES = ("yolo_raw_nc2", "e2e_xyxy", "rtdetr_q6", "dfine", "rfdetr3_swapped", "seg", "pose", "oracle_fp16")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_of_the_cases_agrees(gstinfer, cases, name):
     video = "test:smpte?width=1280&height=720&frames=2"
     model = str(cases / "models" / f"{name}.onnx")

@@ -81,7 +81,8 @@ def test_rotated_overlap_of_a_cross():
     upright, across = np.array([[0, 0, 40, 20, 0.0]], np.float32), np.array([[0, 0, 40, 20, math.pi / 6]], np.float32)
     # The overlap of two strips of width 20 at 30 degrees is a rhombus of height 20 and side 40, cut by the ends.
     points = np.stack(np.meshgrid(np.linspace(-25, 25, 1001), np.linspace(-25, 25, 1001)), -1)
-    turned = points @ np.array([[math.cos(math.pi / 6), -math.sin(math.pi / 6)], [math.sin(math.pi / 6), math.cos(math.pi / 6)]])
+    cos, sin = math.cos(math.pi / 6), math.sin(math.pi / 6)
+    turned = points @ np.array([[cos, -sin], [sin, cos]])
     inside = [(np.abs(p[..., 0]) <= 20) & (np.abs(p[..., 1]) <= 10) for p in (points, turned)]
     want = (inside[0] & inside[1]).sum() / (inside[0] | inside[1]).sum()
     assert agreement(Detections(None, obb=upright), Detections(None, obb=across)).iou[0] == pytest.approx(want, abs=0.01)
@@ -92,7 +93,7 @@ def test_masks_and_keypoints_of_matched_objects():
     masks[0, 0, :10, :10], masks[1, 0, :10, :5] = True, True
     points = np.array([[[5, 5, 0.9], [100, 5, 0.9], [3, 3, 0.1]]], np.float32)
     ours = boxes([0, 0, 20, 20], mask=masks[0], keypoints=points)
-    theirs = boxes([0, 0, 20, 20], mask=masks[1], keypoints=points + [[[3, 4, 0]]])
+    theirs = boxes([0, 0, 20, 20], mask=masks[1], keypoints=points + np.array([3, 4, 0], np.float32))
     found = Agreement()
     found.add([ours], [theirs], (20, 20))
     assert found.mask == [0.5]
