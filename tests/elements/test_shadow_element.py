@@ -62,3 +62,13 @@ def test_it_may_change_while_playing():
         f"{SOURCE} ! {INFER} shadow-share=1 ! fakesink name=sink", on_buffer=swap
     )
     assert run.error is None and run.stats["infer"]["shadow-matched"] > 3
+
+
+@pytest.mark.parametrize("extra", ["", "frames-in-flight=2"])
+def test_a_live_stream_tells_its_lag_and_its_steps(extra):
+    run = run_pipeline(f"{SOURCE} ! {INFER} {extra} ! fakesink name=sink")
+    stats = run.stats["infer"]
+    assert 0 <= stats["lag"] < 5
+    assert stats["wait-seconds"] > 0 and stats["model-seconds"] > 0 and stats["write-seconds"] > 0
+    run = run_pipeline(f"videotestsrc num-buffers=5 ! {INFER} ! fakesink name=sink")
+    assert "lag" not in run.stats["infer"] and run.stats["infer"]["write-seconds"] > 0

@@ -7,6 +7,7 @@ for it.
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -70,7 +71,9 @@ class Handover:
         """Closes the buffer, once; with an error nothing is written."""
         batch, self._batch = self._batch, None
         if batch is not None:
+            began = time.monotonic()
             self._context.__exit__(None if error is None else type(error), error, None)
+            self._stage.write_seconds += time.monotonic() - began
 
     def failed(self, error: ModelError) -> None:
         """The model failed: what becomes of the frame is the stage's policy. Streaming thread."""

@@ -133,6 +133,10 @@ class PyInfer(BatchElement):
         else:
             self.stage.change(name, value)
 
+    def stats(self) -> dict[str, Any]:
+        found, lag = super().stats(), self.lateness.lag
+        return found if lag is None else {**found, "lag": lag}
+
     def do_get_property(self, pspec: Any) -> Any:
         if pspec.name == "model" and self.stage is not None:
             return self.stage.running

@@ -18,6 +18,9 @@ class Lateness:
 
     Args:
         element: The element whose sink pad is asked.
+
+    Attributes:
+        lag: Seconds that the last frame of a live source was old when its turn came, or None.
     """
 
     def __init__(self, element: Any) -> None:
@@ -26,6 +29,7 @@ class Lateness:
         self.live = False
         self.upstream = 0
         self.latency = 0
+        self.lag: float | None = None
         self._asked = False
         self._last: int | None = None
         self._period = 0
@@ -53,6 +57,7 @@ class Lateness:
         if clock is None or running == Gst.CLOCK_TIME_NONE:
             return False
         now = clock.get_time() - self.element.get_base_time()
+        self.lag = (now - running) / Gst.SECOND
         lateness = now - running - self.upstream
         period = max(self._period, Gst.SECOND // 100)
         starved = lateness <= self.latency + period and Gst.util_get_timestamp() - self._ended >= self._cost
