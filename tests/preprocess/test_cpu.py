@@ -231,6 +231,26 @@ def test_crops(name, crop):
     assert np.abs(got[0] - want).max() <= (2 if transform.is_slice else 5)
 
 
+@pytest.mark.parametrize("region", [None, (31, 17, 401, 303)])
+@pytest.mark.parametrize("size", [(272, 640), (500, 333), (97, 131), (720, 1280)])
+def test_exact_pixels_of_a_classifier_are_those_of_pillow(size, region):
+    """torchvision's Resize(64) and CenterCrop(64) of a Pillow picture, with their rounding."""
+    from PIL import Image as Pillow
+
+    frame = np.random.default_rng(1).integers(0, 256, (*size, 3)).astype(np.uint8)
+    image, picture = Image.from_array(frame), frame
+    if region is not None:
+        x, y, w, h = (min(value, limit - 40) for value, limit in zip(region, (80, 60, size[1] - 31, size[0] - 17)))
+        image, picture = image.crop((x, y), (w, h)), frame[y : y + h, x : x + w]
+    height, width = picture.shape[:2]
+    small = (64, int(64 * height / width)) if width <= height else (int(64 * width / height), 64)
+    resized = np.asarray(Pillow.fromarray(picture).resize(small, Pillow.Resampling.BILINEAR))
+    left, top = round((small[0] - 64) / 2), round((small[1] - 64) / 2)
+    spec = Preprocessing(size=(64, 64), resize="crop", scale=1.0, quality="exact")
+    got, _ = prepare([image], spec)
+    np.testing.assert_array_equal(got[0].transpose(1, 2, 0), resized[top : top + 64, left : left + 64])
+
+
 def test_a_rotated_crop_shows_what_was_rotated():
     """A bar drawn at 30 degrees lies flat in the crop that is turned by the same angle."""
     import cv2

@@ -192,6 +192,8 @@ def _picture(image: Image, spec: Preprocessing, transform: ImageTransform) -> Pi
     width, height = transform.content
     if not transform.is_slice:
         return _warped(image, spec.color, transform)
+    if spec.resize == "crop" and spec.quality == "exact":
+        return reference.middle(to_array(image, spec.color), spec.size)
     x, y = map(int, transform.origin)
     w, h = map(int, transform.region)
     box = (x, y, x + w, y + h)

@@ -13,7 +13,7 @@ from gstinfer.image import ColorInfo, Image
 if TYPE_CHECKING:
     from gstinfer.preprocess import Preprocessing
 
-__all__ = ["affine", "cut", "letterbox", "luma_offset", "normalise", "prepare", "resize", "to_array", "yuv_matrix"]
+__all__ = ["affine", "cut", "letterbox", "luma_offset", "middle", "normalise", "prepare", "resize", "to_array", "yuv_matrix"]
 
 LUMA = {"bt601": (0.299, 0.114), "bt709": (0.2126, 0.0722), "bt2020": (0.2627, 0.0593)}
 """Weights of red and blue in luma, from ITU-R BT.601, BT.709 and BT.2020; green has the rest."""
@@ -106,6 +106,21 @@ def letterbox(picture: NDArray[np.uint8], transform: ImageTransform, pad_value: 
     return canvas
 
 
+def middle(picture: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """The middle of a picture as classifiers are trained on it: shrunk by Pillow, which counts every pixel, then cut.
+
+    Sides and middle are rounded as torchvision's ``Resize`` and ``CenterCrop`` round them.
+    """
+    from PIL import Image as Pillow
+
+    (height, width), (in_w, in_h) = picture.shape[:2], size
+    ratio = max(in_w / width, in_h / height)
+    new_w, new_h = max(in_w, int(width * ratio + 1e-9)), max(in_h, int(height * ratio + 1e-9))
+    shrunk = np.asarray(Pillow.fromarray(picture).resize((new_w, new_h), Pillow.Resampling.BILINEAR))
+    left, top = round((new_w - in_w) / 2), round((new_h - in_h) / 2)
+    return shrunk[top : top + in_h, left : left + in_w]
+
+
 def affine(spec: Preprocessing) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(factor, offset), one value per channel each: ``pixel * factor + offset`` is the normalised value."""
     mean = np.broadcast_to(np.asarray(spec.mean, np.float64), (spec.channels,))
@@ -125,7 +140,11 @@ def normalise(values: NDArray[Any], spec: Preprocessing) -> NDArray[Any]:
 
 def prepare(image: Image, spec: Preprocessing, transform: ImageTransform) -> NDArray[Any]:
     """One row of the network's input: C x H x W, or H x W x C for NHWC."""
-    canvas = letterbox(to_array(image, spec.color), transform, spec.pad_value)
+    picture = to_array(image, spec.color)
+    if spec.resize == "crop" and spec.quality == "exact" and transform.is_slice:
+        canvas = middle(picture, spec.size)
+    else:
+        canvas = letterbox(picture, transform, spec.pad_value)
     if canvas.ndim == 2:
         canvas = canvas[..., None]
     row = normalise(canvas, spec)
