@@ -28,6 +28,8 @@ def each(pipeline, number):
 run = run_pipeline(sys.argv[1], prepare=prepare, timeout={limit})
 told = dict(eos=run.eos, error=run.error, warnings=run.warnings, messages=run.messages, stats=run.stats, pts=run.pts)
 sys.stdout.flush()
+if run.error:
+    print(run.debug, file=sys.stderr)
 print("TOLD " + json.dumps(told | dict(frames=frames), default=str), file=sys.stderr)
 """
 
