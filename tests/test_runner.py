@@ -293,3 +293,27 @@ class TestSeveralFramesOfOneTicket:
         assert 0.1 < time.monotonic() - began < 0.9
         assert len(model.batches) == 1
         runner.stop()
+
+
+def test_tickets_of_an_instant_model_are_done_once():
+    class Instant(Model):
+        def predict(self, batch):
+            return [None] * len(batch)
+
+    runner = start(Instant())
+    failures: list[BaseException] = []
+
+    def stream() -> None:
+        lane = runner.attach()
+        try:
+            for i in range(1500):
+                lane.submit([frame("a", i)]).result()
+        except BaseException as error:
+            failures.append(error)
+        lane.close()
+
+    threads = [threading.Thread(target=stream) for _ in range(4)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert failures == [] and not any(t.is_alive() for t in threads)
+    runner.stop()

@@ -212,6 +212,7 @@ class ModelRunner:
 
     def _submit(self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None) -> Ticket:
         ticket = Ticket(lane, frames, job)
+        empty = not ticket.pending
         with self._condition:
             if self._stopping or self._worker is None or lane not in self._lanes:
                 raise Flushed
@@ -222,7 +223,7 @@ class ModelRunner:
             # Waking the worker for every frame of a batch would cost more than all the rest here.
             if self._arrived >= self._wake_at:
                 self._condition.notify_all()
-        if not ticket.pending:
+        if empty:
             ticket._done.release()
         return ticket
 
