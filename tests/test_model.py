@@ -219,6 +219,7 @@ def test_specs_that_name_no_model(folder, spec, kind, words):
         ("import a_library_not_there", "pip install the package that brings 'a_library_not_there'"),
         ("1 / 0", "ZeroDivisionError"),
         ("def f(:", "SyntaxError"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
     ],
 )
 def test_a_module_that_cannot_be_imported(folder, source, words):
@@ -271,6 +272,14 @@ def test_a_model_that_raises():
     with pytest.raises(PredictError, match=r"bad\.predict\(\) raised KeyError: 'weights'") as caught:
         as_model(bad).predict(PICTURE)
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_model_that_wants_to_end_the_program():
+    def leaves(batch):
+        sys.exit("not my day")
+
+    with pytest.raises(PredictError, match=r"leaves\.predict\(\) raised SystemExit: not my day"):
+        as_model(leaves).predict(PICTURE)
 
 
 def test_a_load_that_raises_and_a_warmup_that_raises():
@@ -327,6 +336,16 @@ def test_not_finite_numbers_are_dropped_and_counted():
     (found,) = model.predict(PICTURE)
     assert found.confidence.tolist() == pytest.approx([0.9])
     assert model.loaded.dropped == {"non-finite": 1}
+
+
+def test_classes_beyond_the_last_label_keep_their_number_and_are_counted():
+    found = Detections([(0, 0, 4, 4), (0, 0, 5, 5)], [0.5, 0.9], [1, 7])
+    loaded = LoadedModel(ModelSpec("x", "python", __name__, "Plain").build(), "plain", labels=["a", "b"])
+    assert loaded._named(found).label == ["b", "7"]
+    assert loaded._named(found.named(["x"] * 8)).label == ["x", "x"]
+    loaded.labels = {1: "uno"}
+    assert loaded._named(found).label == ["uno", "7"]
+    assert loaded.dropped == {"unnamed": 1}
 
 
 def test_boxes_are_clipped_to_the_frame():

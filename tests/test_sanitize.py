@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gstinfer import Attribute, Classifications, Detections, SegmentationMap, Text
-from gstinfer.sanitize import Dropped, clip_batch, sanitize
+from gstinfer.sanitize import Complaints, Dropped, clip_batch, sanitize
 
 GOOD = (1, 2, 30, 40)
 
@@ -70,6 +70,22 @@ def test_classifications():
     )
     assert found.class_id.tolist() == [1] and found.label == ["a"]
     assert dropped == {"non-finite": 1, "class": 1, "confidence": 1}
+
+
+def test_complaints_are_said_once_and_only_about_mistakes():
+    said = []
+    complaints = Complaints(said.append)
+    complaints.look("net", Dropped({"outside": 3, "empty": 1}))
+    assert said == []
+    for _ in range(2):
+        complaints.look("net", Dropped({"non-finite": 2, "unnamed": 1}))
+    complaints.look("other", Dropped({"non-finite": 1}))
+    assert [str(error).split(" (")[0] for error in said] == [
+        "net gave numbers that are not finite",
+        "net gave a class beyond the last of the labels; its number is shown in place of a name",
+        "other gave numbers that are not finite",
+    ]
+    assert "objects-non-finite" in said[0].hint
 
 
 def test_other_kinds_pass():

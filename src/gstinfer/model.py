@@ -55,7 +55,7 @@ class LoadedModel:
             warmup = getattr(self.model, "warmup", None)
             if callable(warmup):
                 warmup()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if loaded:
                 self.model.close()
             if isinstance(error, GstInferError):
@@ -113,7 +113,7 @@ class LoadedModel:
             return method(batch)
         except ModelError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PredictError(f"{self.text}.{name}() raised {type(error).__name__}: {error}") from error
 
     def _check(self, raw: Any, batch: FrameBatch) -> list[tuple[Result, ...]]:
@@ -139,7 +139,15 @@ class LoadedModel:
     def _named(self, result: Detections) -> Detections:
         if self.confidence is not None:
             result = result[result.confidence >= self.confidence]
-        return result.named(self.model.labels if self.labels is None else self.labels)
+        return result.named(self._labels(result))
+
+    def _labels(self, result: Detections | Classifications) -> Sequence[str] | Mapping[int, str] | None:
+        labels = self.model.labels if self.labels is None else self.labels
+        if result.label is None and labels and not isinstance(labels, Mapping):
+            beyond = int((result.class_id >= len(labels)).sum())
+            if beyond:
+                self.dropped["unnamed"] += beyond
+        return labels
 
     def _checked(self, item: Any, frame: Any) -> tuple[Result, ...]:
         checked: list[Result] = []
@@ -156,7 +164,7 @@ class LoadedModel:
             elif isinstance(result, Classifications):
                 if self.confidence is not None:
                     result = result[result.confidence >= self.confidence]
-                result = result.named(self.model.labels if self.labels is None else self.labels)
+                result = result.named(self._labels(result))
             checked.append(result)
         return tuple(checked)
 

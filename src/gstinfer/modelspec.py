@@ -149,7 +149,7 @@ def _attribute(spec: ModelSpec, fresh: bool = False, role: str = "model") -> Any
         raise ModelLoadError(
             f"importing {spec.name!r} failed: {error}", hint=f"pip install the package that brings {missing!r}"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelLoadError(f"importing {spec.name!r} failed: {type(error).__name__}: {error}") from error
     target: Any = module
     for part in spec.target.split("."):
@@ -216,7 +216,7 @@ def construct(target: Any, arguments: dict[str, Any], text: str) -> Model:
             target = target(**taken)
         except GstInferError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelLoadError(f"{text} could not be made: {type(error).__name__}: {error}") from error
         arguments = options
     elif inspect.isfunction(target) and arguments:

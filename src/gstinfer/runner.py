@@ -332,7 +332,7 @@ class ModelRunner:
         try:
             if frames:
                 batch.finish = batch.model.submit(FrameBatch(frames))
-        except Exception as error:  # the user's code ran
+        except BaseException as error:  # the user's code ran
             batch.error = error
         if batch.model.pipelined:
             self._submitted.put(batch)
@@ -350,7 +350,7 @@ class ModelRunner:
                 results = batch.finish()
                 if self.after is not None:
                     results = self.after([ticket.frames[index] for ticket, index in batch.places], results)
-        except Exception as error:  # the user's code ran
+        except BaseException as error:  # the user's code ran
             batch.error = error
         self.seconds["model"] += time.monotonic() - batch.began
         self._free_at = time.monotonic()
@@ -393,10 +393,10 @@ class _Batch:
     places: list[tuple[Ticket, int]]
     began: float
     finish: Callable[[], list[tuple[Result, ...]]] | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
-def _as_model_error(error: Exception) -> GstInferError:
+def _as_model_error(error: BaseException) -> GstInferError:
     if isinstance(error, GstInferError):
         return error
     failure = PredictError(f"{type(error).__name__}: {error}")

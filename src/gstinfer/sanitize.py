@@ -3,22 +3,55 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gstinfer.errors import ResultError
 from gstinfer.results import Classifications, Detections, Result, SegmentationMap
 
-__all__ = ["Dropped", "clip_batch", "sanitize"]
+__all__ = ["Complaints", "Dropped", "clip_batch", "sanitize"]
 
 
 class Dropped(Counter[str]):
     """Counts of what was dropped, by reason.
 
     ``non-finite``, ``confidence`` (no probability), ``class`` (negative), ``empty`` (no area, or corners the wrong way),
-    ``outside`` (of the frame), ``keypoint`` and ``attribute`` (one of a kept object).
+    ``outside`` (of the frame), ``keypoint`` and ``attribute`` (one of a kept object). ``unnamed`` counts objects that were
+    kept: their class is beyond the last label.
     """
+
+
+_COMPLAINTS = {
+    "non-finite": "numbers that are not finite (NaN or infinity); such objects are left out",
+    "confidence": "a confidence outside 0 to 1; such objects are left out",
+    "class": "a negative class; such objects are left out",
+    "keypoint": "keypoints that are not finite; they count as not seen",
+    "attribute": "an attribute whose confidence is not finite; it is left out",
+    "unnamed": "a class beyond the last of the labels; its number is shown in place of a name",
+}
+"""What only a mistake explains; boxes outside of the frame and without area are everyday."""
+
+
+class Complaints:
+    """Says what is wrong with the results of a model, each kind once.
+
+    Args:
+        tell: Gets the error, on the thread that looks.
+    """
+
+    def __init__(self, tell: Callable[[ResultError], None]) -> None:
+        self._tell = tell
+        self._told: set[tuple[str, str]] = set()
+
+    def look(self, model: str, dropped: Dropped) -> None:
+        """Tells what a model's counts show that was not told before."""
+        for reason, said in _COMPLAINTS.items() if dropped else ():
+            if dropped[reason] and (model, reason) not in self._told:
+                self._told.add((model, reason))
+                self._tell(ResultError(f"{model} gave {said}", hint=f"stats counts them as objects-{reason}"))
 
 
 def sanitize(result: Result, width: int, height: int, dropped: Dropped) -> Result:

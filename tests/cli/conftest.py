@@ -35,6 +35,13 @@ def halves(batch):
     labels = [[name(p[: len(p) // 2]), name(p[len(p) // 2 :])] for p in pictures]
     return [Classifications([0, 1], [0.9, 0.8], label) for label in labels]
 
+def dirty(batch):
+    rows = np.array([[4, 4, np.nan, 20], [4, 4, 20, 20]], np.float32)
+    return [Detections(rows, [0.9, 0.8], [0, 5]) for _ in batch]
+
+def leaves(batch):
+    raise SystemExit(3)
+
 def slow(batch):
     import time
     time.sleep(0.02)

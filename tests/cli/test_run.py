@@ -140,6 +140,21 @@ def test_a_model_that_raises_keeps_what_was_made_before(gstinfer, folder):
     assert video(folder / "o.mp4")["frames"] == 2
 
 
+def test_a_model_that_wants_to_end_the_program_ends_the_job_alone(gstinfer):
+    done = gstinfer("run", f"test:red{SMALL}&frames=9", "--model", "models:leaves", timeout=60)
+    assert done.returncode == 1 and "models:leaves.predict() raised SystemExit: 3" in done.stderr
+
+
+def test_what_a_model_gets_wrong_is_said_once_and_the_rest_is_published(gstinfer):
+    source = f"test:red{SMALL}&frames=5"
+    done = gstinfer("run", source, "--model", "models:dirty", "--set", "labels=a,b", "--jsonl", "-")
+    assert done.returncode == 0
+    assert [[o["label"] for o in m["objects"]] for m in lines(done.stdout)] == [["5"]] * 5
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning:")]
+    assert len(warnings) == 2, done.stderr
+    assert "models:dirty gave numbers that are not finite" in warnings[0] and "beyond the last" in warnings[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -280,3 +295,33 @@ def test_a_reader_that_stops_reading_loses_nothing_and_does_not_stop_a_signal(fo
     found = lines((first + out).decode())
     assert [m["sequence"] for m in found] == list(range(len(found))) and len(found) > 10
     assert child.returncode == 0
+
+
+def test_a_second_model_looks_at_the_objects_of_the_first(gstinfer, folder):
+    done = gstinfer(
+        "run", f"test:red{SMALL}&frames=6", f"test:blue{SMALL}&frames=6", "--model", "models.py:box", "--track", "none",
+        "--then", "models.py:halves", "--set", "then.infer-on-class-ids=1", "--set", "then.classes-per-object=2",
+        "--jsonl", "out.jsonl",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    messages = lines((folder / "out.jsonl").read_text())
+    assert len(messages) == 12 and {m["model"] for m in messages} == {"models.py:box"}
+    for message in messages:
+        (item,) = message["objects"]
+        said = [attribute["label"] for attribute in item.get("attributes", ())]
+        assert said == ([message["stream_id"]] * 2 if item["class_id"] == 1 else [])
+    assert "then run" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--set", "then.interval=2"), "no second model without --then"),
+        (("--then", "nothing-such"), "no model 'nothing-such'"),
+        (("--then", "models.py:halves", "--set", "then.model=x"), "use --then"),
+        (("--then", "models.py:halves", "--set", "then.intervall=2"), "intervall"),
+    ],
+)
+def test_a_second_model_that_cannot_be_is_said_at_once(gstinfer, arguments, words):
+    done = gstinfer("run", f"test:red{SMALL}&frames=2", "--model", "models.py:box", *arguments)
+    assert done.returncode != 0 and words in done.stderr and "Traceback" not in done.stderr

@@ -70,7 +70,7 @@ def guard(failed: Any, flow: Callable[[Any], Any] = lambda value: value) -> Call
                 return flow(Gst.FlowReturn.FLUSHING)
             except DropFrame:
                 return flow(DROPPED)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 if not self.failed:
                     self.failed = True
                     report(self, error)

@@ -65,6 +65,6 @@ class FunctionHead(Head):
             found: list[Result | tuple[Result, ...]] = self.function(rows, list(transforms), *further)
         except ModelError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PredictError(f"head {self.told} raised {type(error).__name__}: {error}") from error
         return found

@@ -139,7 +139,7 @@ class Dispatcher:
         for attempt in range(self.retries + 1):
             try:
                 outcomes = list(self.backend.ask(calls))
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 trouble = Trouble("exception", f"{self.backend.name} raised {type(error).__name__}: {error}")
                 trouble.__cause__ = error
                 outcomes = [trouble] * len(calls)

@@ -50,7 +50,7 @@ class Callback:
             found = self.function(frame, frame.results)
         except ModelError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise PredictError(f"callback {name} raised {type(error).__name__}: {error}") from error
         if found is None:
             found = frame.results

@@ -228,6 +228,7 @@ class ObjectStage(InferStage):
         for crop, result in zip(pending.crops, results):
             crop.result = tuple(self._signed(part) for part in result)
         self.counts["inferred"] += len(pending.crops)
+        self._complain(model)
 
     def _complete(self, pending: Pending) -> None:
         """Puts what is known now onto the objects of each frame."""

@@ -23,6 +23,7 @@ from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig, release, share
+from gstinfer.sanitize import Complaints
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
 from gstinfer.swap import ModelSwap
 from gstinfer.ticket import Ticket
@@ -122,6 +123,7 @@ class InferStage:
         self.late, self.updated = late, updated
         self.settings, self.arguments = settings, dict(arguments or {})
         self.notify = notify or (lambda error: log.warning("%s", error))
+        self.complaints = Complaints(self.notify)
         self.runner: ModelRunner | None = None
         self.lane: Lane | None = None
         self.counts: Counter[str] = Counter()
@@ -291,6 +293,12 @@ class InferStage:
             if shadow is not None:
                 shadow.offer(frame, result, self.settings.shadow_share)
         self.counts["inferred"] += len(batch)
+        self._complain(model)
+
+    def _complain(self, model: str) -> None:
+        loaded = self.runner.model if self.runner is not None else None
+        if loaded is not None:
+            self.complaints.look(model, loaded.dropped)
 
     def _complete(self, pending: Pending) -> None:
         """Frames get what is theirs, also where nothing was submitted."""
