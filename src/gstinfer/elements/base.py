@@ -185,6 +185,9 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         if transition == Gst.StateChange.PAUSED_TO_READY and self.stage is not None:
             # Pads are deactivated only when the streaming thread has left the vfunc: wake it first.
             self.stage.interrupt()
+        elif transition == Gst.StateChange.PLAYING_TO_PAUSED and callable(getattr(self.stage, "idle", None)):
+            # Streams that go on must not wait for one that stands still.
+            self.stage.idle()
         return GstBase.BaseTransform.do_change_state(self, transition)
 
     # Caps
