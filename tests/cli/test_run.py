@@ -310,7 +310,7 @@ def test_a_second_model_looks_at_the_objects_of_the_first(gstinfer, folder):
         (item,) = message["objects"]
         said = [attribute["label"] for attribute in item.get("attributes", ())]
         assert said == ([message["stream_id"]] * 2 if item["class_id"] == 1 else [])
-    assert "then run" in done.stdout
+    assert "then model" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ class Branch:
         source: What runs.
         output: MP4 file to write, or None.
         properties: Values by element factory and property name; ``None`` for a factory leaves that element out.
+            ``then`` is a second pyinfer, behind the tracker.
         publish: URLs that messages go to.
         max_frames: Frames after which the stream ends, or None.
         attempts: Failures in a row after which a camera counts as failed; see ``live.Connection``.
@@ -145,6 +146,7 @@ class Branch:
             make(pipeline, "videoflip", video_direction="auto"),
         ]
         plan = [(name, self.properties.get(name, {})) for name in ("pyinfer", "pytrack")]
+        plan.append(("pyinfer", self.properties.get("then")))
         vlm = self.properties.get("pyvlm")
         if vlm is not None:
             # Of a file every segment is answered, however long that takes.
@@ -350,7 +352,7 @@ class Branch:
             # Before the pipeline stops: its thread may wait for room in the mosaic.
             self.tile.end()
         if self.pipeline is not None:
-            self.stats = {element.get_factory().get_name(): element.stats() for element in self._elements}
+            self.stats = self._stats()
             self.pipeline.set_state(Gst.State.NULL)
             self.pipeline = self._queue = None
             if self._part is not None and self.output is not None and self._part.exists():
@@ -363,6 +365,14 @@ class Branch:
         self.state = "failed" if error else "ended"
         self._elements, self._sinks = [], []
 
+    def _stats(self) -> dict[str, dict[str, Any]]:
+        """What the elements counted, by the name of their kind; ``then`` is the second pyinfer."""
+        found: dict[str, dict[str, Any]] = {}
+        for element in list(self._elements):
+            name = element.get_factory().get_name()
+            found["then" if name == "pyinfer" and name in found else name] = element.stats()
+        return found
+
     def abandon(self) -> None:
         """Stops at once."""
         with self._polling:
@@ -371,7 +381,7 @@ class Branch:
 
     def report(self) -> dict[str, Any]:
         """The stream as plain values: its state, rates, lag in seconds, losses, and its elements' ``stats``."""
-        elements = {e.get_factory().get_name(): e.stats() for e in list(self._elements)} if self.running else self.stats
+        elements = self._stats() if self.running else self.stats
         own = elements.get("pyinfer", {})
         lag, late = self._exit.lag(), self._exit.lag(0.95)
         return {

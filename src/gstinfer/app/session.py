@@ -56,6 +56,7 @@ class Job:
         vlm: Vision-language model beside the streams, or empty.
         prompt: What it is asked.
         show: Whether each input gets a window.
+        then: Spec of a model for the objects that were found, or empty.
     """
 
     inputs: Sequence[str]
@@ -72,6 +73,7 @@ class Job:
     vlm: str = ""
     prompt: str = ""
     show: bool = False
+    then: str = ""
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -82,6 +84,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         UnknownNameError: An element or a property that is not known.
     """
     options = {name: cls.options for name, _, cls in factories()}
+    options["then"] = options["pyinfer"]
     found: dict[str, dict[str, Any]] = {name: {} for name in options}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -104,6 +107,7 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
     absent = {
         "pytrack": job.track == "none" and "there is no tracker with --track none",
         "pyvlm": not job.vlm and "there is no vision-language model without --vlm",
+        "then": not job.then and "there is no second model without --then",
         "pyoverlay": not (job.output or job.show) and "nothing is drawn without --output or --show",
         "pypublish": not job.publish and "nothing is published without --jsonl or --publish",
     }
@@ -111,6 +115,7 @@ def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
         if reason and settings[element]:
             raise ConfigError(f"--set {element}.{next(iter(settings[element]))} has no effect: {reason}")
     twice = {"pyinfer": {"model": "--model", "device": "--device"}, "pytrack": {"tracker": "--track"}}
+    twice["then"] = {"model": "--then", "device": "--device"}
     twice["pypublish"] = {"url": "--jsonl or --publish"}
     twice["pyvlm"] = {"model": "--vlm", "prompt": "--prompt"}
     for element, names in twice.items():
@@ -147,6 +152,8 @@ class Session:
         if job.track not in (*registry.names("tracker"), "none"):
             raise UnknownNameError("tracker", job.track, [*registry.names("tracker"), "none"])
         ModelSpec.parse(job.model)
+        if job.then:
+            ModelSpec.parse(job.then)
         if job.prompt and not job.vlm:
             raise ConfigError("--prompt asks nobody without --vlm", hint="add --vlm openai:URL#MODEL")
         _refuse_idle(settings, job)
@@ -161,6 +168,7 @@ class Session:
             "pyinfer": self._infer,
             "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
             "pyvlm": {"model": job.vlm, "prompt": job.prompt, **shared, **settings["pyvlm"]} if job.vlm else None,
+            "then": self._second(settings) if job.then else None,
         }
         targets: dict[str, str] = {}
         for url in job.publish:
@@ -188,6 +196,12 @@ class Session:
         self._running = False
         self._lock = threading.Lock()
         self._updates: dict[str, str] = {}
+
+    def _second(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Properties of the pyinfer that looks at objects."""
+        own = {"model": self.job.then, "device": self.job.device, "model_instance_id": f"then-{id(self):x}"}
+        number = self._infer.get("unique_id", 15)
+        return {**own, "process_mode": 2, "unique_id": number + 1, "infer_on_gie_id": number, **settings["then"]}
 
     def _branch(self, source: Source, output: Path | None) -> Branch:
         return Branch(

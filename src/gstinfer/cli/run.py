@@ -23,6 +23,10 @@ __all__ = ["command"]
 )
 @click.option("--track", default="bytetrack", show_default=True, metavar="NAME|none", help="Tracker.")
 @click.option(
+    "--then", default="", metavar="SPEC",
+    help="A second model, for the objects that were found: a classifier, faces. --set then.infer-on-class-ids=0 chooses some.",
+)
+@click.option(
     "--vlm", default="", metavar="SPEC",
     help="A vision-language model beside it: openai:URL#MODEL, transformers:FOLDER, my_vlm:MyClass.",
 )
@@ -47,6 +51,7 @@ def command(
     device: str,
     settings: tuple[str, ...],
     track: str,
+    then: str,
     vlm: str,
     prompt: str,
     output: str | None,
@@ -88,7 +93,9 @@ def command(
         urls.insert(0, "stdout:" if jsonl == "-" else f"file:{jsonl}")
     messages_on_stdout = any(url.startswith("stdout:") for url in urls)
     with stdout_alone() if messages_on_stdout else nullcontext():
-        job = Job(inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt, show)
+        job = Job(
+            inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt, show, then
+        )
         session = Session(job)
         with ExitStack() as stack:
             stack.enter_context(stop_on_signals(session))
