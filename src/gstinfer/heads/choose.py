@@ -178,6 +178,8 @@ def _by_names(info: NetworkInfo) -> tuple[str, str] | None:
             return "detr", f"outputs are named {pair[0]} and {pair[1]}"
     if names >= {"labels", "boxes", "scores"} and "orig_target_sizes" in inputs:
         return "detr", "outputs are named labels, boxes, scores and an input orig_target_sizes"
+    if names == {"out", "aux"} and all(len(o.shape) == 4 for o in info.outputs):
+        return "semantic", "outputs are named out and aux, as torchvision's are"
     if len(info.outputs) == 1 and len(info.outputs[0].shape) == 2:
         name = info.outputs[0].name.lower()
         if any(word in name for word in ("softmax", "prob", "logit", "class")):

@@ -31,7 +31,9 @@ class SemanticHead(Head):
         super().__init__(info, layout)
         names = class_names(info)
         self.labels = names
-        output = next((o for o in info.outputs if len(o.shape) in (3, 4)), None)
+        maps = [o for o in info.outputs if len(o.shape) in (3, 4)]
+        # torchvision's second output, aux, is for training.
+        output = next((o for o in maps if o.name == "out"), next(iter(maps), None))
         if output is None:
             raise ConfigError(f"head=semantic needs an output [B,classes,h,w] or [B,h,w], got {shapes(info)}")
         self.output = output.name
