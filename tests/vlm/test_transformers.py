@@ -99,3 +99,20 @@ def test_end_to_end_in_a_pipeline(folder: Path) -> None:
     assert [text.start for text in found] == [0, 10**9, 2 * 10**9]
     assert all(text.text and text.tokens and text.model == str(folder) for text in found)
     assert run.stats["vlm"]["segments"] == run.stats["vlm"]["answered"] == 3
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [("./nothing-here", "folder ./nothing-here does not exist"), ("nobody/nothing-such", "nothing is fetched unless")],
+)
+def test_nothing_is_fetched_for_a_model_that_is_missing(target: str, words: str, monkeypatch: Any) -> None:
+    import socket
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("a network was asked")
+
+    monkeypatch.setattr(socket, "create_connection", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    with pytest.raises(ModelLoadError) as caught:
+        as_backend(f"transformers:{target}", BackendOptions()).open()
+    assert words in str(caught.value) and "\n" not in str(caught.value) and "asked" not in str(caught.value)

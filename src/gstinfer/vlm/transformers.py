@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
@@ -20,7 +21,8 @@ class TransformersModel(Backend):
 
     Args:
         target: Folder of the model, or its name in the library's cache.
-        options: ``arguments`` go to ``from_pretrained`` of the model.
+        options: ``arguments`` go to ``from_pretrained`` of the model; ``local_files_only=false`` among them lets the library
+            fetch what is missing.
     """
 
     workers = 1
@@ -42,13 +44,20 @@ class TransformersModel(Backend):
                 import transformers
         except ImportError as error:
             raise MissingDependencyError(error.name or "transformers", extra="transformers", purpose=self.name) from error
+        arguments = {"local_files_only": True, **self.options.arguments}
+        local = arguments["local_files_only"]
+        if local and self.name.startswith(("/", ".", "~")) and not Path(self.name).is_dir():
+            raise ModelLoadError(f"the model folder {self.name} does not exist", hint=f"looked in {Path.cwd()}")
         try:
-            self._processor = transformers.AutoProcessor.from_pretrained(self.name)
-            model = transformers.AutoModelForImageTextToText.from_pretrained(self.name, **self.options.arguments)
+            self._processor = transformers.AutoProcessor.from_pretrained(self.name, local_files_only=local)
+            model = transformers.AutoModelForImageTextToText.from_pretrained(self.name, **arguments)
             self._model = model.to(torch.device(str(self.options.device))).eval()
         except Exception as error:
             first = (str(error).strip().splitlines() or [""])[0]
-            raise ModelLoadError(f"transformers:{self.name} cannot be loaded: {type(error).__name__}: {first}") from error
+            raise ModelLoadError(
+                f"transformers:{self.name} cannot be loaded: {type(error).__name__}: {first}",
+                hint="nothing is fetched unless model-args has local_files_only=false" if local else "",
+            ) from error
         if not getattr(self._processor, "chat_template", None):
             raise ModelLoadError(f"transformers:{self.name} has no chat template", hint="use an instruction-tuned model")
         tokenizer = self._processor.tokenizer
