@@ -8,6 +8,12 @@ from gstinfer import ConfigError, UnknownNameError, option
 from gstinfer.settings import Settings
 
 
+def few(text: str) -> str:
+    if len(text) > 3:
+        raise ConfigError(f"{text!r} is too long", hint="three letters")
+    return text
+
+
 class Base(Settings):
     rate = option(float, 0.5, "A rate", minimum=0, maximum=1)
     note = option(str, None, "Words")
@@ -17,13 +23,16 @@ class Thing(Base):
     fast_mode = option(bool, False, "Go fast")
     mode = option(str, "a", "Mode", choices=("a", "b"))
     limit = option(int, None, "Limit", minimum=1, unset=0)
+    style = option(str, "", "Style", choices=("", "bold", "thin"))
+    short = option(str, "", "A word", check=lambda value: few(value))
     even = option(int, 2, "Even", check=lambda value: value // 2 * 2)
 
 
 def test_defaults_and_keywords_under_both_spellings():
     thing = Thing(**{"fast-mode": "yes"}, rate="0.25")
     assert (thing.fast_mode, thing.rate, thing.mode, thing.limit, thing.note) == (True, 0.25, "a", None, None)
-    assert list(Thing.options()) == ["rate", "note", "fast_mode", "mode", "limit", "even"], "base classes first"
+    names = ["rate", "note", "fast_mode", "mode", "limit", "style", "short", "even"]
+    assert list(Thing.options()) == names, "base classes first"
     assert Thing.fast_mode.key == "fast-mode" and thing.values()["rate"] == 0.25
     assert Thing().rate == 0.5, "instances do not share values"
 
@@ -46,6 +55,8 @@ def test_false(text):
         ({"rate": float("nan")}, "out of range"),
         ({"fast-mode": "maybe"}, "fast-mode='maybe'"),
         ({"mode": "c"}, r"mode='c' is not known \(use one of a, b\)"),
+        ({"style": "odd"}, r"style='odd' is not known \(use one of bold, thin, or leave it empty\)"),
+        ({"short": "long"}, r"^short: 'long' is too long \(three letters\)"),
         ({"limit": -3}, r"out of range \(use at least 1\)"),
     ],
     ids=str,

@@ -79,11 +79,22 @@ class Option:
         if self.unset is not None and value == self.unset:
             return None
         if self.choices is not None and value not in self.choices:
-            raise ConfigError(f"{self.key}={value!r} is not known", hint=f"use one of {', '.join(self.choices)}")
+            known = ", ".join(filter(None, self.choices))
+            hint = f"use one of {known}{', or leave it empty' if '' in self.choices else ''}"
+            raise ConfigError(f"{self.key}={value!r} is not known", hint=hint)
         low, high = self.minimum, self.maximum
         if (low is not None and not value >= low) or (high is not None and not value <= high):
             raise ConfigError(f"{self.key}={value} is out of range", hint=f"use {_range(low, high)}")
-        return self.check(value) if self.check else value
+        return self._checked(value) if self.check else value
+
+    def _checked(self, value: Any) -> Any:
+        assert self.check is not None
+        try:
+            return self.check(value)
+        except ConfigError as error:
+            if self.key in error.message:
+                raise
+            raise ConfigError(f"{self.key}: {error.message}", hint=error.hint) from error
 
 
 def _range(low: float | None, high: float | None) -> str:

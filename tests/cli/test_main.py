@@ -34,3 +34,10 @@ def test_help_of_run_needs_no_gstreamer_and_no_model_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_help_says_nothing_on_standard_error(clean_env):
+    command = [sys.executable, "-m", "gstinfer.cli.main", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, env=clean_env, timeout=60, check=False)
+    assert done.returncode == 0 and "doctor" in done.stdout
+    assert done.stderr == ""

@@ -83,3 +83,12 @@ def test_options_are_properties_from_code():
     assert element.get_property("size") == 12
     assert element.get_property("word") == "x"
     assert element.get_property("model").endswith(":Options")
+
+
+def test_default_names_are_those_that_gst_launch_users_expect():
+    from gstinfer.elements.compat import Gst
+
+    gstinfer.register()
+    for kind in ("pyinfer", "pytrack", "pyoverlay", "pypublish", "pyvlm"):
+        assert Gst.ElementFactory.make(kind).get_name().rstrip("0123456789") == kind
+    assert gstinfer.element("plain", model=f"{MODELS}:Options")[2]().get_name().startswith("plain")

@@ -38,7 +38,7 @@ SERIALIZED = 1 << 2
 
 
 class PyInfer(BatchElement):
-    __gtype_name__ = "GstInferPyInfer"
+    __gtype_name__ = "GstPyInfer"
     settings_class = InferSettings
     options = InferSettings.options()
     model_options: ClassVar[dict[str, Option]] = {}

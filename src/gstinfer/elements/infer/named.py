@@ -56,7 +56,7 @@ def element_class(
     about = description or (target.__doc__ if target is not None else "") or f"Runs {model}"
 
     class Named(PyInfer):
-        __gtype_name__ = "GstInfer_" + re.sub(r"[^A-Za-z0-9]", "_", name)
+        __gtype_name__ = "Gst" + re.sub(r"[^A-Za-z0-9]", "_", name)
         metadata = (
             long_name or f"{name} model",
             "Filter/Analyzer/Video",

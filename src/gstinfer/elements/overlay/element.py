@@ -17,7 +17,7 @@ __all__ = ["PyOverlay"]
 
 
 class PyOverlay(BatchElement):
-    __gtype_name__ = "GstInferPyOverlay"
+    __gtype_name__ = "GstPyOverlay"
     settings_class = OverlaySettings
     options = OverlaySettings.options()
     writes_pixels = True

@@ -19,7 +19,7 @@ __all__ = ["PyPublish"]
 
 
 class PyPublish(BatchElement):
-    __gtype_name__ = "GstInferPyPublish"
+    __gtype_name__ = "GstPyPublish"
     settings_class = PublishSettings
     options = PublishSettings.options()
     writes_results = False

@@ -17,7 +17,7 @@ __all__ = ["PyTrack"]
 
 
 class PyTrack(BatchElement):
-    __gtype_name__ = "GstInferPyTrack"
+    __gtype_name__ = "GstPyTrack"
     settings_class = TrackSettings
     options = TrackSettings.options()
     metadata = (

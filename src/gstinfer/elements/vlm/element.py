@@ -29,7 +29,7 @@ SERIALIZED = 1 << 2
 
 
 class PyVlm(BatchElement):
-    __gtype_name__ = "GstInferPyVlm"
+    __gtype_name__ = "GstPyVlm"
     settings_class = VlmSettings
     options = VlmSettings.options()
     metadata = (
