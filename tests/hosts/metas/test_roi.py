@@ -37,10 +37,7 @@ def test_objects_become_regions(buffer):
 def test_gstreamer_sees_label_and_parameters(buffer):
     meta = GstVideo.buffer_get_video_region_of_interest_meta_id(buffer, 1)
     assert (meta.x, meta.y, meta.w, meta.h, meta.parent_id) == (10, 21, 20, 19, roi.FRAME_ID)
-    structure = meta.get_param("detection")
-    to_string = ctypes.CDLL("libgstreamer-1.0.so.0").gst_structure_to_string
-    to_string.restype, to_string.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
-    text = to_string(hash(structure)).decode()
+    text = parameters(meta)
     assert "confidence=(double)0.75" in text and "label_id=(int)2" in text and "tracker_id=(gint64)5" in text
 
 
@@ -51,6 +48,32 @@ def test_writing_again_replaces_ours_and_keeps_others(buffer):
     assert [label for label, *_ in regions(buffer, ours=False)] == ["gstinfer-frame", "theirs"]
     MetaCodec("roi").write(buffer, FrameResults(), (320, 240))
     assert regions(buffer) == []
+
+
+def parameters(meta):
+    to_string = ctypes.CDLL("libgstreamer-1.0.so.0").gst_structure_to_string
+    to_string.restype, to_string.argtypes = ctypes.c_char_p, [ctypes.c_void_p]
+    structure = meta.get_param("detection")
+    return to_string(hash(structure)).decode()
+
+
+def test_regions_are_changed_in_place_with_their_parameters(buffer):
+    found = [ctypes.addressof(r) for r in roi.read(buffer)]
+    moved = Detections([[1, 2, 4, 6], [5, 5, 9, 9], [7, 8, 9, 10]], [0.25, 0.5, 1], [3, 4, 2**31 - 1], [2**40, 6, 7])
+    MetaCodec("roi").write(buffer, FrameResults(detections=moved), (320, 240))
+    assert regions(buffer) == [("3", 1, 1, 2, 3, 4), ("4", 2, 5, 5, 4, 4), ("2147483647", 3, 7, 8, 2, 2)]
+    assert [ctypes.addressof(r) for r in roi.read(buffer)][:3] == found
+    first, last = (GstVideo.buffer_get_video_region_of_interest_meta_id(buffer, number) for number in (1, 3))
+    assert "confidence=(double)0.25, label_id=(int)3, tracker_id=(gint64)1099511627776" in parameters(first)
+    assert "confidence=(double)1, label_id=(int)2147483647, tracker_id=(gint64)7" in parameters(last)
+
+
+def test_changing_a_copy_leaves_the_original_as_it_was(buffer):
+    copy = buffer.copy_deep()
+    MetaCodec("roi").write(copy, FrameResults(detections=OBJECTS[1]), (320, 240))
+    meta = GstVideo.buffer_get_video_region_of_interest_meta_id(buffer, 1)
+    assert len(regions(copy)) == 1 and len(regions(buffer)) == 2
+    assert "confidence=(double)0.75" in parameters(meta)
 
 
 def test_regions_follow_a_scaler(buffer, through):

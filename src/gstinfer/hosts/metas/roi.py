@@ -7,6 +7,7 @@ crops remove it. All our object regions name it as their parent, which is how th
 from __future__ import annotations
 
 import ctypes as C
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,9 +24,6 @@ FRAME_ID = 0x67737469
 _gst = library("libgstreamer-1.0.so.0")
 _video = library("libgstvideo-1.0.so.0")
 _glib = library("libglib-2.0.so.0")
-
-# GTypes of gint, gint64 and gdouble.
-_INT, _INT64, _DOUBLE = 6 << 2, 10 << 2, 15 << 2
 
 
 class Region(C.Structure):
@@ -52,24 +50,36 @@ class Region(C.Structure):
 
 _quark = function(_glib, "g_quark_from_string", C.c_uint32, C.c_char_p)
 _quark_text = function(_glib, "g_quark_to_string", C.c_char_p, C.c_uint32)
-_api = function(_video, "gst_video_region_of_interest_meta_api_get_type", C.c_size_t)()
-_add = function(
-    _video, "gst_buffer_add_video_region_of_interest_meta_id", C.c_void_p, C.c_void_p, C.c_uint32, *[C.c_uint] * 4
-)
-_add_param = function(_video, "gst_video_region_of_interest_meta_add_param", None, C.c_void_p, C.c_void_p)
+# Called late: asked before GStreamer is initialised, the type would lack its tags for good.
+_api = functools.cache(function(_video, "gst_video_region_of_interest_meta_api_get_type", C.c_size_t))
+_param = function(_video, "gst_video_region_of_interest_meta_get_param", C.c_void_p, C.POINTER(Region), C.c_char_p)
 _get = function(_video, "gst_buffer_get_video_region_of_interest_meta_id", C.c_void_p, C.c_void_p, C.c_int)
-_iterate = function(
-    _gst, "gst_buffer_iterate_meta_filtered", C.c_void_p, C.c_void_p, C.POINTER(C.c_void_p), C.c_size_t
-)
+_iterate = function(_gst, "gst_buffer_iterate_meta_filtered", C.c_void_p, C.c_void_p, C.POINTER(C.c_void_p), C.c_size_t)
 _remove = function(_gst, "gst_buffer_remove_meta", C.c_int, C.c_void_p, C.c_void_p)
-# Variadic; the types of our one use are fixed here.
-_structure_new = function(
-    _gst, "gst_structure_new", C.c_void_p, C.c_char_p,
-    C.c_char_p, C.c_size_t, C.c_double,
-    C.c_char_p, C.c_size_t, C.c_int,
-    C.c_char_p, C.c_size_t, C.c_int64,
-    C.c_void_p,
-)  # fmt: skip
+# What is called for each object gets ctypes objects and small integers, and gives handles, none of which is converted:
+# with ``argtypes`` that takes longer than the calls themselves. The structure's two are variadic, and go by quark, as
+# looking up four names for each object costs as much.
+
+
+class _Handle(C.c_void_p):
+    """A pointer that is not made into a number."""
+
+
+_add = _video["gst_buffer_add_video_region_of_interest_meta_id"]
+_add.restype = C.POINTER(Region)
+_add_param = _video["gst_video_region_of_interest_meta_add_param"]
+_add_param.restype = None
+_structure_new = _gst["gst_structure_new_id"]
+_structure_new.restype = _Handle
+_structure_set = _gst["gst_structure_id_set"]
+_structure_set.restype = None
+_DETECTION = b"detection"
+_NAME, _CONFIDENCE, _LABEL_ID, _TRACKER_ID = (
+    C.c_uint32(_quark(name)) for name in (_DETECTION, b"confidence", b"label_id", b"tracker_id")
+)
+# GTypes of gdouble, gint and gint64.
+_DOUBLE, _INT, _INT64 = C.c_size_t(15 << 2), C.c_size_t(6 << 2), C.c_size_t(10 << 2)
+_END = C.c_void_p()
 _FRAME_TYPE = _quark(b"gstinfer-frame")
 
 
@@ -78,7 +88,7 @@ def mark_frame(buffer: Any, width: int, height: int) -> None:
     pointer = hash(buffer)
     found = _get(pointer, FRAME_ID)
     if not found:
-        region = Region.from_address(_add(pointer, _FRAME_TYPE, 0, 0, width, height))
+        region = _add(C.c_void_p(pointer), _FRAME_TYPE, 0, 0, width, height).contents
         region.id, region.parent_id = FRAME_ID, -1
     else:
         region = Region.from_address(found)
@@ -96,9 +106,9 @@ def witness(buffer: Any) -> tuple[int, int, int, int] | None:
 
 def read(buffer: Any) -> Iterator[Region]:
     """Every region of interest on a buffer, ours and others'; valid while the buffer is."""
-    pointer, state = hash(buffer), C.c_void_p()
+    pointer, state, api = hash(buffer), C.c_void_p(), _api()
     while True:
-        found = _iterate(pointer, state, _api)
+        found = _iterate(pointer, state, api)
         if not found:
             return
         yield Region.from_address(found)
@@ -111,28 +121,32 @@ def write(buffer: Any, detections: Detections | None, width: int, height: int) -
     ``label_id`` (int) and ``tracker_id`` (int64, -1 where untracked).
     """
     pointer = hash(buffer)
-    for old in [C.addressof(r) for r in read(buffer) if r.parent_id == FRAME_ID]:
-        _remove(pointer, old)
-    if detections is None or not len(detections):
+    ours = [r for r in read(buffer) if r.parent_id == FRAME_ID]
+    count = 0 if detections is None else len(detections)
+    # What is there already is changed in place, which costs less than making it anew.
+    for surplus in ours[count:]:
+        _remove(pointer, C.addressof(surplus))
+    if detections is None or not count:
         return
     named = detections.named(None)
     labels = named.label or []
     boxes = named.xyxy.round().clip(0, (width, height, width, height)).astype(int)
     boxes[:, 2:] = np.maximum(boxes[:, 2:] - boxes[:, :2], 0)
     quarks = {t: _quark(t.encode("utf-8", "replace").replace(b"\0", b"") or b"object") for t in set(labels)}
-    tracks = [-1] * len(named) if named.tracker_id is None else named.tracker_id.tolist()
+    tracks = [-1] * count if named.tracker_id is None else named.tracker_id.tolist()
     rows = zip(labels, boxes.tolist(), named.confidence.tolist(), named.class_id.tolist(), tracks)
-    for number, (label, box, confidence, class_id, track) in enumerate(rows, 1):
-        meta = _add(pointer, quarks[label], *box)
-        region = Region.from_address(meta)
-        region.id, region.parent_id = number, FRAME_ID
-        _add_param(
-            meta,
-            _structure_new(
-                b"detection",
-                b"confidence", _DOUBLE, confidence,
-                b"label_id", _INT, class_id,
-                b"tracker_id", _INT64, track,
-                None,
-            ),
-        )  # fmt: skip
+    handle, double, integer, wide = C.c_void_p(pointer), C.c_double(), C.c_int(), C.c_int64()
+    values = (_CONFIDENCE, _DOUBLE, double, _LABEL_ID, _INT, integer, _TRACKER_ID, _INT64, wide, _END)
+    for row, (label, box, double.value, integer.value, wide.value) in enumerate(rows):
+        if row < len(ours):
+            region = ours[row]
+            region.roi_type, region.id = quarks[label], row + 1
+            region.x, region.y, region.w, region.h = box
+            parameter = _param(region, _DETECTION)
+            if parameter:
+                _structure_set(_Handle(parameter), *values)
+                continue
+        else:
+            region = _add(handle, quarks[label], *box).contents
+            region.id, region.parent_id = row + 1, FRAME_ID
+        _add_param(C.byref(region), _structure_new(_NAME, *values))
