@@ -223,6 +223,16 @@ def test_suppression_says_when_its_rounds_did_not_suffice():
     assert np.array_equal(long, (np.arange(40) % 2 == 0).astype(np.float32))
 
 
+@pytest.mark.parametrize("suffix", [".pt2", ".torchscript"])
+@pytest.mark.parametrize("content", [b"no archive at all", b"PK\x03\x04cut short"])
+def test_files_that_are_no_whole_archive(tmp_path, suffix, content, caplog):
+    path = tmp_path / f"bad{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(ModelLoadError, match="not a whole archive") as caught:
+        torch_model(str(path)).load(Device())
+    assert "\n" not in str(caught.value) and caplog.records == []
+
+
 def head_and_output(kind, rng, batch=3, count=400):
     if kind == "yolo-e2e":
         rows = [np.column_stack([*random_boxes(rng, 300)]) for _ in range(batch)]

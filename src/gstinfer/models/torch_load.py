@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +96,12 @@ def open_network(
         raise ConfigError(f"weights={weights} does not apply to {path}, which holds its own")
     if is_file and not Path(path).is_file():
         raise ModelLoadError(f"the model file {path} does not exist", hint=f"looked in {Path.cwd()}")
+    if is_file and not zipfile.is_zipfile(path):
+        # torch itself would write a traceback of its own to the log first.
+        raise ModelLoadError(
+            f"{path} cannot be loaded by torch: it is not a whole archive (corrupt, cut short, or another kind of file)",
+            hint="copy or download it again, or export it again",
+        )
     try:
         if suffix == ".pt2":
             module, info = _exported(torch, path, place)
