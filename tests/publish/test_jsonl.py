@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -85,12 +88,26 @@ def test_full_disk():
     lines.close()
 
 
+@contextmanager
+def many_files():
+    """File descriptors above 1023 may be made inside."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1200:
+        pytest.skip("this user may open fewer than 1200 files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_closed_pipe_and_a_slow_nonblocking_one(tmp_path):
     fifo = tmp_path / "pipe"
     os.mkfifo(fifo)
     reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     lines = JsonLines(f"file:{fifo}")
     lines.open()
+    with many_files():
+        low, lines._fd = lines._fd, fcntl.fcntl(lines._fd, fcntl.F_DUPFD, 1100)
+    os.close(low)
     os.set_blocking(lines._fd, False)
     text = "x" * 300_000
     got = []

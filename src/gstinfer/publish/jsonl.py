@@ -143,4 +143,7 @@ def _write(fd: int, data: bytes) -> None:
         try:
             view = view[os.write(fd, view) :]
         except BlockingIOError:
-            select.select([], [fd], [])
+            # Not select(): it takes no descriptor above 1023, and many streams have more.
+            writable = select.poll()
+            writable.register(fd, select.POLLOUT)
+            writable.poll()
