@@ -52,7 +52,7 @@ def package(monkeypatch):
     found.YOLO = Yolo
     Yolo.made.clear()
     monkeypatch.setitem(sys.modules, "ultralytics", found)
-    for name in ("YOLO_OFFLINE", "YOLO_AUTOINSTALL"):
+    for name in ("YOLO_OFFLINE", "YOLO_AUTOINSTALL", "YOLO_VERBOSE"):
         # Set, then deleted: so that what the model sets is taken back after the test.
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -103,6 +103,7 @@ def test_nothing_is_fetched_unless_it_is_asked_for(package, tmp_path, monkeypatc
     assert Yolo.made == []
     as_model("ultralytics:yolo26n.yaml")
     assert os.environ["YOLO_OFFLINE"] == "true" and os.environ["YOLO_AUTOINSTALL"] == "false"
+    assert os.environ["YOLO_VERBOSE"] == "false"
 
 
 @pytest.mark.parametrize(("path", "options"), [("yolo26n.pt", {"download": True}), ("https://host/yolo26n.pt", {})])

@@ -165,8 +165,10 @@ def ultralytics_model(path: str, **options: Any) -> UltralyticsModel:
 
 
 def _yolo(offline: bool) -> Any:
-    """``ultralytics.YOLO``, told before its first import not to fetch or install anything on its own."""
+    """``ultralytics.YOLO``, told before its first import not to fetch, install or print anything on its own."""
     os.environ.setdefault("YOLO_AUTOINSTALL", "false")
+    # It prints to standard output, where messages may go.
+    os.environ.setdefault("YOLO_VERBOSE", "false")
     if offline:
         os.environ.setdefault("YOLO_OFFLINE", "true")
     try:
