@@ -117,7 +117,7 @@ def test_closed_pipe_and_a_slow_nonblocking_one(tmp_path):
         while sum(map(len, got)) < len(encode({"t": text})):
             got.append(os.read(reader, 65536))
 
-    thread = threading.Thread(target=read)
+    thread = threading.Thread(target=read, daemon=True)
     thread.start()
     lines.publish({"t": text})
     thread.join(10)
