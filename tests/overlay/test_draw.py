@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gstinfer.errors import ConfigError
+from gstinfer.geometry import obb_corners
 from gstinfer.image import FORMATS, Device, Image
 from gstinfer.overlay import Overlay, Style
 from gstinfer.overlay.color import GREY, class_color, color_of, ink_on
@@ -267,3 +268,13 @@ def test_gpu_memory_is_refused_with_a_remedy(overlay: Overlay) -> None:
     image = Image("RGB", (np.zeros((4, 4, 3), np.uint8),), 4, 4, device=Device("cuda", 0))
     with pytest.raises(ConfigError, match="cudadownload"):
         overlay.draw(image, FrameResults(), Style())
+
+
+@pytest.mark.parametrize("angle", [0.5, -0.5])
+def test_the_label_of_a_turned_box_begins_at_its_highest_corner(overlay: Overlay, angle: float) -> None:
+    pixels = np.zeros((240, 320, 3), np.uint8)
+    found = Detections(None, obb=np.array([[160, 140, 120, 30, angle]], np.float32), label=["a"])
+    overlay.draw(Image.from_array(pixels), FrameResults(detections=found), Style(show_boxes=False, show_confidence=False))
+    ys, xs = np.nonzero(pixels.any(-1))
+    corner = min(obb_corners(found.obb)[0].tolist(), key=lambda point: point[1])
+    assert xs.min() == pytest.approx(corner[0], abs=1) and ys.max() + 1 == pytest.approx(corner[1], abs=1)

@@ -153,7 +153,13 @@ class _Painter:
         """Labels over everything else; the most certain object has the first choice of place."""
         if not (self.style.show_labels or self.style.show_ids or self.style.show_confidence):
             return
-        boxes = _whole(found.xyxy)
+        xyxy = found.xyxy
+        if found.obb is not None:
+            # The hull's corner may be far from a turned box: its highest corner is where the label goes.
+            corners = obb_corners(found.obb)
+            xyxy = xyxy.copy()
+            xyxy[:, 0] = corners[np.arange(len(corners)), corners[..., 1].argmin(1), 0]
+        boxes = _whole(xyxy)
         for row in reversed(rows):
             parts = self.words(found, row)
             if parts:
