@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 
 import pytest
 
@@ -73,11 +75,24 @@ def test_no_such_stream_and_nobody_there_and_a_wrong_password_fail_alone(camera,
 
 def test_attempts_grow_further_apart_and_end(model, monkeypatch):
     monkeypatch.setattr(live, "FIRST_WAIT", 0.05)
-    session = Session(Job([f"rtsp://127.0.0.1:{free_port()}/x"], f"{model}:box"))
+    session = Session(Job([f"rtsp://127.0.0.1:{free_port()}/x"], f"{model}:box", attempts=5))
     assert not session.run()
     branch = session.branches[0]
     assert "after 5 attempts" in branch.error
     assert [text.partition("again in ")[2] for text in branch.warnings] == ["0.05 s", "0.1 s", "0.2 s", "0.4 s"]
+
+
+def test_an_address_where_nobody_answers_is_given_up_within_seconds(model):
+    # Its connections are made by the kernel, and nothing is ever said on them.
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        urls = [f"rtsp://127.0.0.1:{free_port()}/nobody", f"rtsp://127.0.0.1:{mute.getsockname()[1]}/mute"]
+        session = Session(Job(urls, f"{model}:box"))
+        start = time.monotonic()
+        assert not session.run()
+        assert time.monotonic() - start < live.FIRST_SECONDS + 4
+    nobody, mute_one = session.branches
+    assert "no server answers there (after 3 attempts in 3 s)" in nobody.error
+    assert mute_one.state == "failed" and mute_one.error
 
 
 def test_a_missing_element_fails_that_camera_alone(model, monkeypatch):

@@ -27,7 +27,10 @@ FIRST_WAIT, LONGEST_WAIT = 1.0, 30.0
 """Seconds before the first new attempt, doubled with each, and at most."""
 
 FIRST_ATTEMPTS = 5
-"""Attempts at a camera that never gave a frame, unless the user says otherwise."""
+"""Attempts at a camera that answers and never gave a frame, unless the user says otherwise."""
+
+FIRST_SECONDS = 6.0
+"""Patience with an address that nobody ever answered, unless the user says otherwise."""
 
 BACKLOG = 30
 """Frames of a live source that wait at most; the oldest goes when another comes."""
@@ -61,7 +64,8 @@ class Connection:
     Args:
         pipeline: Where the elements go.
         url: Address, with name and password.
-        attempts: Failures in a row that end it; None for five until the first frame and no end after it, 0 for no end.
+        attempts: Failures in a row that end it, 0 for no end. None: six seconds where nobody ever answered, five failures
+            before the first frame, no end after it.
 
     Attributes:
         queue: What frames come out of.
@@ -82,7 +86,8 @@ class Connection:
         self.ending = False
         self._ended: str | None = None
         self._in_a_row = 0
-        self._again = 0.0
+        self._again = self._first = 0.0
+        self._answered = False
         self._last = 0.0
         self._frames = 0
         self._counted = False
@@ -109,14 +114,19 @@ class Connection:
             # A lost packet of UDP is a broken picture; a firewall in between lets TCP pass.
             Gst.util_set_object_arg(source, "protocols", "tcp")
         decoder = make(box, "decodebin")
+        source.connect("on-sdp", self._described)
         source.connect("select-stream", lambda _, number, caps: "media=(string)video" in caps.to_string())
         source.connect("pad-added", self._stream_found, decoder)
         source.connect("no-more-pads", self._all_found, decoder)
         decoder.connect("pad-added", self._decoded, box)
         self._bin, self._ended, self._frames, self._counted = box, None, 0, False
         self._last = time.monotonic()
+        self._first = self._first or self._last
         self.pipeline.add(box)
         box.sync_state_with_parent()
+
+    def _described(self, source: Any, description: Any) -> None:
+        self._answered = True
 
     def _stream_found(self, source: Any, pad: Any, decoder: Any) -> None:
         sink = decoder.get_static_pad("sink")
@@ -169,6 +179,12 @@ class Connection:
             self._lose(self._ended, self._ended == "it has no video stream")
         elif now > self._last + SILENCE_SECONDS:
             self._lose(f"no frame came within {SILENCE_SECONDS:g} s")
+        elif self._forlorn(now):
+            self._lose(f"no server answers there within {FIRST_SECONDS:g} s", final=True)
+
+    def _forlorn(self, now: float) -> bool:
+        """Whether nobody ever answered, and that for long enough."""
+        return self.attempts is None and not self._answered and now >= self._first + FIRST_SECONDS
 
     def _lose(self, reason: str, final: bool = False) -> None:
         if self._bin is None:
@@ -186,6 +202,9 @@ class Connection:
             self.failed = reason if final or limit == 1 else f"{reason} (after {self._in_a_row} attempts)"
             return
         self._again = time.monotonic() + self.wait
+        if self._forlorn(self._again):
+            times = f"{self._in_a_row} attempt{'s' * (self._in_a_row > 1)}"
+            self.failed = f"{reason} (after {times} in {time.monotonic() - self._first:.0f} s)"
 
     @property
     def wait(self) -> float:

@@ -51,8 +51,8 @@ class Job:
         max_frames: Frames of each input after which it ends, or None.
         tile: Whether ``output`` is one picture of all inputs.
         stay: Whether the session goes on without any input, for those that are added.
-        attempts: Failures in a row after which a camera counts as failed; 0 for no end; None for five before its first frame
-            and no end after it.
+        attempts: Failures in a row after which a camera counts as failed; 0 for no end; None for six seconds without an answer,
+            five failures without a frame, and no end after one.
         vlm: Vision-language model beside the streams, or empty.
         prompt: What it is asked.
         show: Whether each input gets a window.

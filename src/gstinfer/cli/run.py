@@ -43,7 +43,7 @@ __all__ = ["command"]
 @click.option("--stay", is_flag=True, help="Go on without any input, for those that --control or --rest add.")
 @click.option(
     "--attempts", type=click.IntRange(min=0), metavar="N",
-    help="Failures in a row after which a camera counts as failed; 0 for never. Default: 5 until it gave a frame, then never.",
+    help="Failures in a row after which a camera counts as failed; 0 for never. Default: a few until it gave a frame.",
 )
 def command(
     inputs: tuple[str, ...],
