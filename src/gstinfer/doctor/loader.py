@@ -203,7 +203,9 @@ def _reason(done: subprocess.CompletedProcess[str] | None) -> str:
     told = [
         re.sub(r"^\S+\s+\d+\s+0x\w+\s+", "", line)
         for line in lines
-        if re.search(r"pygobject initialization|could not import|Couldn't g_module_open|Error\b|blacklist", line)
+        # The loader prints some exceptions through a wrong pointer.
+        if "\ufffd" not in line
+        and re.search(r"pygobject initialization|could not import|Couldn't g_module_open|Error\b|blacklist", line)
     ]
     return told[-1] if told else "gst-inspect-1.0 does not find it, and the loader says nothing"
 

@@ -25,6 +25,10 @@ __all__ = ["check_plugin_files", "culprits"]
 
 FACTORY = "__gstelementfactory__"
 EXAMPLE = f'{FACTORY} = ("name", 0, TheClass)'
+TEMPLATES = (
+    "__gsttemplates__ = tuple(Gst.PadTemplate.new(name, way, Gst.PadPresence.ALWAYS, Gst.Caps.new_any()) "
+    'for name, way in (("sink", Gst.PadDirection.SINK), ("src", Gst.PadDirection.SRC)))'
+)
 MISPLACES = (
     ".gstreamer-1.0",
     ".gstreamer-1.0/python",
@@ -204,7 +208,7 @@ def _judge(file: Path, report: dict[str, Any]) -> Row | dict[str, Any]:
         ),
         "templates": (
             f"the element {name!r} has no pad templates",
-            "add __gsttemplates__ = (Gst.PadTemplate.new(...), ...)",
+            f"add {TEMPLATES}",
         ),
         "taken": (f"the name {name!r} is taken by {said}", f"choose another name in {FACTORY}"),
         "refused": (f"GStreamer refuses the element name {name!r}", "use letters, digits, - and _ only"),
@@ -220,5 +224,5 @@ def _import_remedy(said: str) -> str:
     if missing:
         return f"pip install what brings {missing[1]!r} beside gstinfer, or correct the import"
     if re.search("propert|GType|GParam|param.spec|typecode", said, re.I):
-        return "correct that property: type, nick, blurb, then range, default and flags"
+        return "correct that property: type (int, float, bool, str), nick, blurb, then range, default within it, flags"
     return "correct that line"
