@@ -95,7 +95,8 @@ def test_what_is_wrong_is_told_at_start(monkeypatch: pytest.MonkeyPatch) -> None
     with StandIn(models=("a", "b")) as standin:
         error = refused(f"openai:{standin.url}#c")
         assert isinstance(error, UnknownNameError) and "available: a, b" in str(error)
-        assert "available: a, b" in str(refused(f"openai:{standin.url}"))
+        error = refused(f"openai:{standin.url}")
+        assert "has 2 models, and none is named; available: a, b" in str(error)
         error = refused(f"openai:{standin.url.removesuffix('/v1')}#a")
         assert isinstance(error, ModelLoadError) and "end in /v1" in str(error)
         with_password = standin.url.replace("://", "://user:secret@")

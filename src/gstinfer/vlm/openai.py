@@ -73,6 +73,7 @@ class OpenAIServer(Backend):
         Raises:
             ModelLoadError: Nothing answers there, it wants a key, or it is no such server.
             UnknownNameError: It has no model of that name.
+            ConfigError: None is named, and it has not just one.
         """
         try:
             with closing(self._connection(CONNECT)) as connection:
@@ -100,6 +101,12 @@ class OpenAIServer(Backend):
             )
         if not self.name and len(names) == 1:
             self.name = names[0]
+        if not self.name:
+            raise ConfigError(
+                f"the server at {self.url} has {len(names) or 'no'} models, and none is named"
+                + (f"; available: {', '.join(sorted(names))}" if names else ""),
+                hint="write openai:URL#MODEL",
+            )
         if self.name not in names:
             raise UnknownNameError(f"model at {self.url}", self.name, names, hint="write openai:URL#MODEL")
 

@@ -43,7 +43,8 @@ class TransformersModel(Backend):
                 import torch
                 import transformers
         except ImportError as error:
-            raise MissingDependencyError(error.name or "transformers", extra="transformers", purpose=self.name) from error
+            name, purpose = error.name or "transformers", f"transformers:{self.name}"
+            raise MissingDependencyError(name, extra="transformers", purpose=purpose) from error
         arguments = {"local_files_only": True, **self.options.arguments}
         local = arguments["local_files_only"]
         if local and self.name.startswith(("/", ".", "~")) and not Path(self.name).is_dir():
