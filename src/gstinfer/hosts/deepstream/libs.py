@@ -85,15 +85,39 @@ class GLib:
         self.malloc = function(glib, "g_malloc", C.c_void_p, C.c_size_t)
         self.free = function(glib, "g_free", None, C.c_void_p)
         self.strdup = function(glib, "g_strdup", C.c_void_p, C.c_char_p)
+        self.strdupv = function(glib, "g_strdupv", C.c_void_p, C.c_void_p)
         self.intern = function(glib, "g_intern_string", C.c_void_p, C.c_char_p)
         # Unlike ctypes.memmove it returns nothing, which takes a fifth of the time off a call.
         self.move = function(C.PyDLL(None), "memmove", None, C.c_void_p, C.c_void_p, C.c_size_t)
         self.box = function(glib, "g_atomic_rc_box_alloc", C.c_void_p, C.c_size_t)
         self.unbox = function(glib, "g_atomic_rc_box_release", None, C.c_void_p)
 
+        self._new = function(glib, "g_ptr_array_new", C.c_void_p)
+        self._resize = function(glib, "g_ptr_array_set_size", None, C.c_void_p, C.c_int)
+        self._each = function(glib, "g_ptr_array_copy", C.c_void_p, C.c_void_p, C.c_void_p, C.c_void_p)
+        self._drop = function(glib, "g_ptr_array_unref", None, C.c_void_p)
+
     def address(self, name: str) -> int:
         """Of a function."""
         return C.cast(self.library[name], C.c_void_p).value or 0
+
+    def calls(self, function: int, argument: int, count: int) -> list[int]:
+        """What a function of one pointer gives when called so many times. GLib's copy of an array of pointers calls it,
+        so that no call but the first crosses from Python to C."""
+        given = self._new()
+        self._resize(given, count)
+        kind = C.c_uint64 * count
+        kind.from_address(_first(given))[:] = (argument,) * count
+        made = self._each(given, function, None)
+        found = kind.from_address(_first(made))[:]
+        self._drop(given)
+        self._drop(made)
+        return found
+
+
+def _first(array: int) -> int:
+    """Where the pointers of a ``GPtrArray`` are."""
+    return C.c_uint64.from_address(array).value
 
 
 @lru_cache(maxsize=1)
@@ -138,6 +162,7 @@ class Libraries:
             ("user", "user_meta"),
         ):
             setattr(self, f"acquire_{kind}", get(meta, f"nvds_acquire_{name}_from_pool", pointer, pointer))
+        self.acquires_object = C.cast(self.acquire_object, pointer).value or 0
         self.add_frame = get(meta, "nvds_add_frame_meta_to_batch", None, pointer, pointer)
         self.add_object = get(meta, "nvds_add_obj_meta_to_frame", None, pointer, pointer, pointer)
         self.add_classifier = get(meta, "nvds_add_classifier_meta_to_object", None, pointer, pointer)

@@ -7,7 +7,7 @@ owns is freed unless the writer took it over.
 from __future__ import annotations
 
 import ctypes as C
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,7 @@ class Owned:
     """Memory that a plan allocated."""
 
     def __init__(self) -> None:
-        self._things: list[tuple[Callable[[int], None], list[int]]] = []
+        self._things: list[tuple[Callable[[int], None], Iterable[int]]] = []
         self._glib = glib()
 
     def text(self, text: str) -> int:
@@ -35,9 +35,16 @@ class Owned:
         self._things.append((self._glib.free, [address]))
         return address
 
-    def texts(self, texts: list[bytes]) -> list[int]:
-        """g_malloc'ed strings."""
-        found = list(map(self._glib.strdup, texts))
+    def texts(self, words: list[bytes], places: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """A g_malloc'ed string for each place among words, made in one call."""
+        held = [C.c_char_p(word) for word in words]
+        starts = np.array([C.c_void_p.from_buffer(word).value for word in held], np.uint64)
+        # The last one ends the list.
+        given = np.zeros(len(places) + 1, np.uint64)
+        given[:-1] = starts[places]
+        listed = self._glib.strdupv(given.ctypes.data)
+        found = np.frombuffer(C.string_at(listed, given.nbytes - given.itemsize), np.uint64)
+        self._glib.free(listed)
         self._things.append((self._glib.free, found))
         return found
 
@@ -62,7 +69,7 @@ class Owned:
         while self._things:
             release, addresses = self._things.pop()
             for address in addresses:
-                release(address)
+                release(int(address))
 
 
 @dataclass
@@ -71,15 +78,22 @@ class NewObjects:
 
     Attributes:
         records: ``Layout.object`` records.
+        address: Of the first record.
         parents: Address of each one's parent, 0 for none, or ``-1 - place`` of an earlier one among these.
         classifiers: By row: attributes to attach, by component.
         users: By row: (type, payload).
     """
 
     records: NDArray[Any]
+    address: int
     parents: list[int]
     classifiers: dict[int, list[tuple[Attribute, ...]]] = field(default_factory=dict)
     users: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is attached to any of them."""
+        return not (self.classifiers or self.users or any(self.parents))
 
 
 @dataclass

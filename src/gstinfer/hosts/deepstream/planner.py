@@ -54,16 +54,24 @@ class Planner:
         text["font_name"], text["font_size"], text["font_color"] = glib().intern(b"Serif"), FONT_SIZE, WHITE
         text["set_bg_clr"], text["text_bg_clr"] = 1, BLACK
         self._template = np.frombuffer(template.tobytes(), np.uint8)
-        self._scratch = np.empty((0, layout.object.itemsize), np.uint8)
+        self._scratch, self._address = np.empty(0, layout.object), 0
+        self._clean = False
 
-    def _records(self, count: int) -> NDArray[Any]:
-        """Objects with what all have in common, good until the next call. They are copied as bytes, since NumPy leaves the
-        gaps between fields as they were."""
+    def _records(self, count: int, also: bool) -> NDArray[Any]:
+        """Objects with what all have in common, good until the next call.
+
+        Args:
+            count: Of objects.
+            also: Whether fields are to be set that not every object has; else what the last call filled serves again.
+        """
         if len(self._scratch) < count:
-            self._scratch = np.empty((2 * count, self.layout.object.itemsize), np.uint8)
-        rows = self._scratch[:count]
-        rows[:] = self._template
-        return rows.view(self.layout.object)[:, 0]
+            self._scratch, self._clean = np.empty(2 * count, self.layout.object), False
+            self._address = self._scratch.ctypes.data
+        if not self._clean:
+            # As bytes, since NumPy leaves the gaps between fields as they were.
+            self._scratch.view(np.uint8).reshape(-1, self.layout.object.itemsize)[:] = self._template
+        self._clean = not also
+        return self._scratch[:count]
 
     def plan(self, reader: FrameReader, now: FrameResults, size: tuple[int, int], owned: Owned) -> FramePlan:
         """What brings a frame's metas from what was read to ``now``; ``finish`` makes the new objects.
@@ -134,47 +142,51 @@ class Planner:
         lots = [(plan, plan.fresh) for plan in plans if plan.fresh is not None and len(plan.fresh)]
         if not lots:
             return
-        counts = [len(fresh) for _, fresh in lots]
-        xyxy = np.concatenate([fresh.column("xyxy") for _, fresh in lots])
-        bounds = np.repeat(np.array([(*fresh.size, *fresh.size) for _, fresh in lots], np.float32), counts, 0)
-        clipped = np.minimum(np.maximum(xyxy, 0), bounds)
+        found, counts = [fresh for _, fresh in lots], [len(fresh) for _, fresh in lots]
+        sizes = [fresh.size * 2 for fresh in found]
+        bounds = np.array(sizes[:1] if len(set(sizes)) == 1 else sizes, np.float32)
+        if len(bounds) > 1:
+            bounds = bounds.repeat(counts, 0)
+        clipped = np.minimum(np.maximum(_joined(found, "xyxy"), 0), bounds)
         box = clipped.copy()
         box[:, 2:] -= clipped[:, :2]
         # NaN compares as false, so that it goes with the empty ones.
-        good = (box[:, 2:] > 0).all(1)
-        if not good.all():
+        if not (box[:, 2:] > 0).all():
+            good = (box[:, 2:] > 0).all(1)
             ends = np.cumsum(counts)
             for (_, fresh), end, count in zip(lots, ends, counts):
                 fresh.keep(good[end - count : end])
-            counts = [len(fresh) for _, fresh in lots]
-            clipped, box, bounds = clipped[good], box[good], bounds[good]
-        records = self._records(len(box))
-        found, start = [fresh for _, fresh in lots], 0
+            counts = [len(fresh) for fresh in found]
+            clipped, box = clipped[good], box[good]
+            if not len(box):
+                return
+        also = any(f.now.obb is not None or f.now.tracker_id is not None or f.now.mask is not None for f in found)
+        records, start = self._records(len(box), also), 0
         for (plan, fresh), count in zip(lots, counts):
             end = start + count
             mine = records[start:end]
             if fresh.now.obb is not None and self.layout.rotation:
-                self._rotate(mine, box[start:end], fresh.column("obb"), bounds[start:end])
-            plan.new.insert(0, NewObjects(mine, self._parents(fresh)))
+                self._rotate(mine, box[start:end], fresh.column("obb"), fresh.size)
+            plan.new.insert(0, NewObjects(mine, self._address + start * mine.itemsize, self._parents(fresh)))
             if fresh.now.tracker_id is not None:
                 _track(mine, box[start:end], fresh.column("tracker_id"), fresh.column("confidence"))
             if fresh.now.mask is not None:
                 self._masks(mine, [fresh.now.mask[row] for row in fresh.rows], clipped[start:end], owned)
             start = end
         records["box"] = records["detector_box"] = box
-        records["component_id"] = np.concatenate([fresh.column("component_id") for fresh in found])
-        records["class_id"] = np.maximum(np.concatenate([fresh.column("class_id") for fresh in found]), 0)
-        records["confidence"] = np.concatenate([fresh.column("confidence") for fresh in found])
+        records["component_id"] = _joined(found, "component_id")
+        records["class_id"] = np.maximum(_joined(found, "class_id"), 0)
+        records["confidence"] = _joined(found, "confidence")
         text = records["text"]
         text["x_offset"], text["y_offset"] = box[:, 0], np.maximum(box[:, 1] - TEXT_ABOVE, 0)
         self._labels(records, lots, owned)
 
     def _rotate(
-        self, records: NDArray[Any], box: NDArray[np.float32], obb: NDArray[np.float32], bounds: NDArray[np.float32]
+        self, records: NDArray[Any], box: NDArray[np.float32], obb: NDArray[np.float32], size: tuple[int, int]
     ) -> None:
         """nvdsosd turns a rectangle about its centre. Where the unturned one leaves the frame, the upright hull stays."""
         corner, far = obb[:, :2] - obb[:, 2:4] / 2, obb[:, :2] + obb[:, 2:4] / 2
-        inside = (corner >= 0).all(1) & (far <= bounds[:, :2]).all(1) & (obb[:, 4] != 0)
+        inside = (corner >= 0).all(1) & (far <= np.array(size)).all(1) & (obb[:, 4] != 0)
         box[inside, :2], box[inside, 2:] = corner[inside], obb[inside, 2:4]
         records["rect"]["rotation_angle"][inside] = np.degrees(obb[inside, 4])
 
@@ -198,18 +210,19 @@ class Planner:
         places = {label: place for place, label in enumerate(dict.fromkeys(labels))}
         short = list(map(cut, places))
         whole = [label.encode("utf-8", "replace").replace(b"\0", b"") for label in places]
-        codes = list(map(places.__getitem__, labels))
+        codes = np.fromiter(map(places.__getitem__, labels), np.int64, len(labels))
         records["label"] = np.array(short, f"S{LABEL_SIZE}")[codes]
         altered = {code for code, (one, other) in enumerate(zip(short, whole)) if one != other}
-        texts, start = list(map(whole.__getitem__, codes)), 0
+        shown, start = codes.copy(), 0
         for plan, fresh in lots:
             now, objects = fresh.now, plan.new[0]
             if now.attributes is not None:
                 for place, row in enumerate(fresh.rows):
                     if now.attributes[row]:
                         objects.classifiers[place] = by_component(now.attributes[row])
-                        shown = with_words(labels[start + place], now.attributes[row])
-                        texts[start + place] = shown.encode("utf-8", "replace").replace(b"\0", b"")
+                        text = with_words(labels[start + place], now.attributes[row])
+                        shown[start + place] = len(whole)
+                        whole.append(text.encode("utf-8", "replace").replace(b"\0", b""))
             extras = now.obb is not None or now.keypoints is not None or any(key != OBJECT for key in now.data)
             if extras or altered:
                 for place, row in enumerate(fresh.rows.tolist()):
@@ -218,7 +231,7 @@ class Planner:
                     if users:
                         objects.users[place] = users
             start += len(fresh)
-        records["text"]["display_text"] = owned.texts(texts)
+        records["text"]["display_text"] = owned.texts(whole, shown)
 
     def _masks(self, records: NDArray[Any], masks: list[Any], boxes: NDArray[np.float32], owned: Owned) -> None:
         field = records["mask"]
@@ -251,7 +264,7 @@ class Planner:
 
     def _whole_frame(self, classes: Classifications, size: tuple[int, int], owned: Owned) -> NewObjects:
         """A full-frame classifier's object, as nvinfer makes it; the payload tells it from a detection."""
-        records = self._records(1).copy()
+        records = self._records(1, False).copy()
         named = classes.named(None)
         label = (named.label or [""])[0]
         records["box"] = records["detector_box"] = (0, 0, *size)
@@ -260,7 +273,7 @@ class Planner:
         records["text"]["display_text"] = owned.text(" ".join(named.label or []))
         told = FrameResults(classifications=[classes])
         user = (self.result_type, owned.payload(payload.pack(told, *size)))
-        return NewObjects(records, [0], {0: [named.attributes()]}, {0: [user]})
+        return NewObjects(records, records.ctypes.data, [0], {0: [named.attributes()]}, {0: [user]})
 
     # Objects that are there already
 
@@ -314,6 +327,11 @@ class Planner:
 
     def _text_offsets(self, box: NDArray[np.float32]) -> bytes:
         return np.array([box[0], max(0.0, float(box[1]) - TEXT_ABOVE)]).astype(np.uint32).tobytes()
+
+
+def _joined(found: list[Fresh], name: str) -> NDArray[Any]:
+    """A column over several frames."""
+    return found[0].column(name) if len(found) == 1 else np.concatenate([fresh.column(name) for fresh in found])
 
 
 def _track(
