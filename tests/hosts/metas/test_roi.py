@@ -90,5 +90,14 @@ def test_the_carrier_alone_writes_no_objects():
     assert regions(buffer) == [] and roi.witness(buffer) == (0, 0, 320, 240)
 
 
+@pytest.mark.parametrize("told", ["roi", "carrier"])
+def test_auto_does_what_the_element_before_was_told(told):
+    buffer = blank(CAPS)
+    MetaCodec(told).write(buffer, FrameResults(detections=OBJECTS), (320, 240))
+    MetaCodec("auto").write(buffer.copy_deep(), FrameResults(detections=OBJECTS[1]), (320, 240))
+    MetaCodec("auto").write(buffer, FrameResults(detections=OBJECTS[1]), (320, 240))
+    assert regions(buffer) == ([("object", 1, 300, 200, 20, 40)] if told == "roi" else [])
+
+
 def test_no_witness_on_a_bare_buffer():
     assert roi.witness(Gst.Buffer.new()) is None and list(roi.read(Gst.Buffer.new())) == []

@@ -13,13 +13,16 @@ __all__ = ["WRITE_META", "MetaCodec"]
 WRITE_META = ("auto", "carrier", "analytics", "roi")
 """Values of the property write-meta."""
 
+_MODE, _ENTRIES = b"write-meta", b"analytics"
+
 
 class MetaCodec:
     """Reads and writes the results of one pad's buffers, on system and CUDA memory.
 
     The carrier is always written, as our own elements read nothing else. What comes beside it for others: ``analytics``
-    GstAnalytics (GStreamer 1.24), ``roi`` regions of interest, ``carrier`` nothing, ``auto`` analytics where this
-    GStreamer has it and regions elsewhere.
+    GstAnalytics (GStreamer 1.24), ``roi`` regions of interest, ``carrier`` nothing. ``auto`` does what an element before
+    it was told, so that one metadata never lacks what another learned; else analytics where this GStreamer has it and
+    regions elsewhere.
 
     Args:
         mode: One of ``WRITE_META``.
@@ -36,7 +39,8 @@ class MetaCodec:
                 "write-meta=analytics needs GstAnalytics, which this GStreamer does not have",
                 hint="use GStreamer 1.24 or later with its bad plugins, or write-meta=roi",
             )
-        if mode == "auto":
+        self.auto = mode == "auto"
+        if self.auto:
             mode = "analytics" if analytics.available() else "roi"
         self.mode = mode
 
@@ -52,8 +56,14 @@ class MetaCodec:
         """
         width, height = size
         carrier.write(buffer, results, width, height, pixel_aspect)
-        if self.mode == "analytics":
-            ours = carrier.beside(buffer)
-            carrier.set_beside(buffer, analytics.write(buffer, results, width, height, ours))
-        elif self.mode == "roi":
+        mode = self.mode
+        if not self.auto:
+            carrier.set_note(buffer, _MODE, WRITE_META.index(mode))
+        elif told := carrier.note(buffer, _MODE):
+            mode = WRITE_META[told]
+        if mode == "analytics":
+            # Entries that are noted here are ours, and can be replaced.
+            ours = carrier.note(buffer, _ENTRIES)
+            carrier.set_note(buffer, _ENTRIES, analytics.write(buffer, results, width, height, ours))
+        elif mode == "roi":
             roi.write(buffer, results.detections, width, height)

@@ -16,10 +16,10 @@ from gstinfer.hosts.metas import codec, roi
 from gstinfer.hosts.metas.scale import scaled
 from gstinfer.results import FrameResults
 
-__all__ = ["beside", "read", "set_beside", "write"]
+__all__ = ["note", "read", "set_note", "write"]
 
 _log = logging.getLogger(__name__)
-_NAME, _FIELD, _BESIDE = b"GstInferResults", b"results", b"beside"
+_NAME, _FIELD = b"GstInferResults", b"results"
 _TYPE_UINT = 7 << 2
 
 _gst = library("libgstreamer-1.0.so.0")
@@ -133,20 +133,20 @@ def read(
     return results
 
 
-def beside(buffer: Any) -> int:
-    """What ``set_beside`` noted on this buffer or the one it was copied from; 0 without a note."""
+def note(buffer: Any, name: bytes) -> int:
+    """What ``set_note`` noted on this buffer or the one it was copied from; 0 without a note."""
     meta, number = _get(hash(buffer), _NAME), C.c_uint(0)
     if meta:
-        _get_uint(_structure(meta), _BESIDE, number)
+        _get_uint(_structure(meta), name, number)
     return number.value
 
 
-def set_beside(buffer: Any, number: int) -> None:
-    """Notes how many entries of others' metas were written beside the record, so that they can be replaced."""
+def set_note(buffer: Any, name: bytes, number: int) -> None:
+    """Notes a number beside the record that is on a writable buffer."""
     value = _Value()
     _value_init(value, _TYPE_UINT)
     _set_uint(value, number)
-    _take_value(_structure(_get(hash(buffer), _NAME)), _BESIDE, value)
+    _take_value(_structure(_get(hash(buffer), _NAME)), name, value)
 
 
 def _size_of(buffer: Any) -> tuple[int, int] | None:
