@@ -192,3 +192,15 @@ class All(Fixed):
         found.obb = np.array([[80, 60, 40, 20, 0.5], [150, 60, 90, 16, 1.5]], np.float32)
         found.label = [CHINESE, "a|b"]
         return (found, *(kind().say(width, height) for kind in (Classify, Segment, Caption, Raw)))
+
+
+class Alternate(Model):
+    """All columns, then plain objects, then a class of the frame with objects: each batch its own kind."""
+
+    number = -1
+
+    def predict(self, batch):
+        self.number += 1
+        kind = (All, Detect, Several)[self.number % 3]()
+        found = [kind.say(frame.width, frame.height) for frame in batch]
+        return [each.named(kind.labels) if isinstance(each, Detections) else each for each in found]

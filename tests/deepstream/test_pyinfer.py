@@ -228,6 +228,64 @@ def test_two_detectors_join(standin):
     assert [o["label"] for o in objects(told)] == ["car", "person", "person", "person"]
 
 
+REPLACED = """
+    from dataclasses import replace
+    from types import SimpleNamespace
+    from gstinfer.hosts.deepstream import DeepStreamHost
+    from gstinfer.results import Attribute
+    steps = ["dark", "light", None]
+    def probe(pad, info):
+        stream = SimpleNamespace(stream_id="0", source="", component_id=15, sequence=0)
+        host = DeepStreamHost(pad.get_current_caps(), stream, device="cpu")
+        for word in steps:
+            with host.open(info.get_buffer()) as batch:
+                for frame in batch:
+                    found = frame.results.detections
+                    words = [tuple(a for a in row if a.component_id != 20) for row in found.attributes]
+                    if word:
+                        words = [(*row, Attribute(word, 1, 0.5, 20)) for row in words]
+                    frame.results = replace(frame.results, detections=found.with_columns(attributes=words))
+            if word == "light":
+                frames.append([[a.label for a in row] for f in gstinfer.read_frames(info.get_buffer())
+                               for row in f.detections.attributes])
+        return Gst.PadProbeReturn.OK
+    pipeline.get_by_name("after").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+"""
+
+
+@pytest.mark.parametrize("last", ["light", "gone"])
+def test_replaced_attributes_take_the_old_classifier_with_them(standin, last):
+    """Words of component 20 are written, written anew and, the second time, removed; those of 21 stay."""
+    prepare = REPLACED if last == "gone" else REPLACED.replace(', None]', "]")
+    pipeline = (
+        f"standinmux name=m ! {DETECT} ! pytrack ! pyinfer device=cpu process-mode=2 unique-id=21 infer-on-gie-id=15 "
+        f"model=deepstream_models:Color ! identity name=after ! {END} {source(2)}"
+    )
+    told = run(standin, pipeline, prepare=prepare)
+    assert told.error is None
+    balanced(told)
+    assert told.frames == [[["red", "light"]] * 2] * 2
+    for found in objects(told):
+        words = [(c["unique_component_id"], [x["result_label"] for x in c["labels"]]) for c in found["classifiers"][::-1]]
+        assert words == [(21, ["red"])] + ([(20, ["light"])] if last == "light" else [])
+    # behind the tracker's number, as nvinfer's classifier writes it
+    tail = " light" if last == "light" else ""
+    assert [o["text_params"]["display_text"] for o in objects(told)] == [f"car 1 red{tail}", f"person 2 red{tail}"]
+
+
+def test_nothing_is_left_of_an_earlier_batch(standin):
+    """Records are filled in memory that is used again: masks, angles and ids of one batch must not show in the next."""
+    pipeline = f"standinmux name=m ! pyinfer device=cpu model=deepstream_models:{{}} ! {END} {source(6)}"
+    mixed, plain = (run(standin, pipeline.format(model)) for model in ("Alternate", "Detect"))
+    several = run(standin, pipeline.format("Several"))
+    assert not (mixed.error or plain.error or several.error)
+    for number in (1, 4):
+        assert objects(mixed, number) == objects(plain, number)
+    for number in (2, 5):
+        assert objects(mixed, number) == objects(several, number)
+    assert objects(mixed, 0) == objects(mixed, 3)
+
+
 # Wrong inputs: one clear error each
 
 WRONG = {

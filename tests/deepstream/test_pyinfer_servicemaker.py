@@ -95,6 +95,50 @@ def test_without_a_known_layout_it_writes_what_it_can_and_says_so(make_standin, 
     balanced_but_unlocked(told)
 
 
+def test_another_layout_than_the_version_says(make_standin, tmp_path):
+    """The proof fails: nothing is written into structs, the bindings go on and say so once."""
+    standin = make_standin(rotation=False)
+    (tmp_path / "lib").symlink_to(standin.directory / "lib")
+    (tmp_path / "version").write_text("Version: 9.1\n")
+    pipeline = f"standinmux name=m ! {BINDINGS}:Detect ! {END} {source(3, 'RGB')}"
+    told = run(standin, pipeline, DEEPSTREAM_DIR=str(tmp_path), **TRAPS)
+    assert told.error is None
+    assert len(told.warnings) == 1 and "544 bytes" in told.warnings[0] and "nvtracker" in told.warnings[0]
+    frames = [d["batch"]["frames"][0] for d in told.dumps()]
+    assert [(f["infer_done"], [o["label"] for o in f["objects"]]) for f in frames] == [(False, ["person", "car"])] * 3
+    balanced_but_unlocked(told)
+
+
+TEXTS = """
+    import ctypes
+    from gstinfer.hosts.deepstream.abi import BatchMeta, FrameMeta, layout, links
+    from gstinfer.hosts.deepstream.libs import glib, libraries
+    strdupv, made = glib().strdupv, set()
+    def duplicate(given):
+        place = listed = strdupv(given)
+        while text := ctypes.c_uint64.from_address(place).value:
+            made.add(text)
+            place += 8
+        return listed
+    glib().strdupv = duplicate
+    def probe(pad, info):
+        batch = BatchMeta.from_address(libraries().batch_meta(hash(info.get_buffer())))
+        for frame in links(batch.frames):
+            for address in links(FrameMeta.from_address(frame).objects):
+                at = layout().object.fields["text"][1]
+                frames.append(ctypes.c_uint64.from_address(address + at).value in made)
+        return Gst.PadProbeReturn.OK
+    pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+"""
+
+
+def test_texts_that_were_made_go_with_the_objects(make_standin):
+    """Each string that a plan allocated is in a meta, which frees it; the bindings' own copy is not left beside it."""
+    pipeline = f"standinmux name=m ! {BINDINGS}:Detect ! {END} {source(3, 'RGB')}"
+    told = run(make_standin(), pipeline, prepare=TEXTS, **TRAPS)
+    assert told.error is None and told.frames == [True] * 6
+
+
 def balanced_but_unlocked(told):
     counters = told.run.counters
     assert counters["acquired"] == counters["appended"] == counters["released"]

@@ -107,7 +107,7 @@ class GLib:
         given = self._new()
         self._resize(given, count)
         kind = C.c_uint64 * count
-        kind.from_address(_first(given))[:] = (argument,) * count
+        kind.from_address(_first(given))[:] = [argument] * count
         made = self._each(given, function, None)
         found = kind.from_address(_first(made))[:]
         self._drop(given)
@@ -171,6 +171,7 @@ class Libraries:
         self.add_user_to_batch = get(meta, "nvds_add_user_meta_to_batch", None, pointer, pointer)
         self.add_user_to_frame = get(meta, "nvds_add_user_meta_to_frame", None, pointer, pointer)
         self.add_user_to_object = get(meta, "nvds_add_user_meta_to_obj", None, pointer, pointer)
+        self.remove_classifier = get(meta, "nvds_remove_classifier_meta_from_obj", None, pointer, pointer)
         self.remove_object = get(meta, "nvds_remove_obj_meta_from_frame", None, pointer, pointer)
         self.copy_object: Any = None
         if hasattr(meta, "nvds_copy_obj_meta"):

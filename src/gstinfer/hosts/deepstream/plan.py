@@ -104,6 +104,7 @@ class Change:
         address: Of its meta.
         writes: (offset, bytes) into it.
         text: New display text, or 0.
+        dropped: Components whose classifier metas go.
         classifiers: Attributes to attach.
         users: (type, payload).
     """
@@ -111,6 +112,7 @@ class Change:
     address: int
     writes: list[tuple[int, bytes]] = field(default_factory=list)
     text: int = 0
+    dropped: list[int] = field(default_factory=list)
     classifiers: list[tuple[Attribute, ...]] = field(default_factory=list)
     users: list[tuple[int, int]] = field(default_factory=list)
 

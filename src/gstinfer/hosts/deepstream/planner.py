@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as C
 from itertools import chain
 from typing import Any
 
@@ -263,12 +264,14 @@ class Planner:
         return users
 
     def _whole_frame(self, classes: Classifications, size: tuple[int, int], owned: Owned) -> NewObjects:
-        """A full-frame classifier's object, as nvinfer makes it; the payload tells it from a detection."""
-        records = self._records(1, False).copy()
+        """A full-frame classifier's object: no class of its own and a border of 6, as nvinfer's has; the payload tells it
+        from a detection."""
+        records = self._template.copy().view(self.layout.object)
         named = classes.named(None)
         label = (named.label or [""])[0]
         records["box"] = records["detector_box"] = (0, 0, *size)
-        records["component_id"], records["class_id"] = classes.component_id, max(0, int(classes.class_id[0]))
+        records["component_id"], records["class_id"] = classes.component_id, -1
+        records["rect"]["border_width"] = 2 * BORDER_WIDTH
         records["confidence"], records["label"] = classes.confidence[0], cut(label)
         records["text"]["display_text"] = owned.text(" ".join(named.label or []))
         told = FrameResults(classifications=[classes])
@@ -316,17 +319,27 @@ class Planner:
                 shown = f"{label} {track}"
         words = now.attributes[row] if now.attributes is not None else ()
         known = before.attributes[old] if before.attributes is not None else ()
-        added = tuple(word for word in words if word not in known)
-        if added:
-            change.classifiers = by_component(added)
-            shown = with_words(shown or label, words)
+        had, wanted = (set(by_component(group)) for group in (known, words))
+        change.classifiers = [group for group in by_component(words) if group not in had]
+        change.dropped = [group[0].component_id for group in had - wanted]
+        if shown is None and had != wanted:
+            # As nvinfer does: behind what stands there, a tracker's number too.
+            shown = _text_of(address + fields["text"][1]) or label
+            tail = with_words("", known)
+            shown = shown.removesuffix(tail) if shown.endswith(tail) else label
         if shown is not None:
-            change.text = owned.text(shown)
+            change.text = owned.text(with_words(shown, words))
         change.users += self._users(gained(before, old, now, row), size, owned)
-        return change if change.writes or change.text or change.classifiers or change.users else None
+        return change if change.writes or change.text or change.users else None
 
     def _text_offsets(self, box: NDArray[np.float32]) -> bytes:
         return np.array([box[0], max(0.0, float(box[1]) - TEXT_ABOVE)]).astype(np.uint32).tobytes()
+
+
+def _text_of(place: int) -> str:
+    """The string that a pointer at an address points to."""
+    text = C.c_char_p.from_address(place).value
+    return (text or b"").decode("utf-8", "replace")
 
 
 def _joined(found: list[Fresh], name: str) -> NDArray[Any]:

@@ -233,12 +233,13 @@ class _Opened:
                 return
             host.planner.finish(list(plans.values()), owned)
             users = [host.writer.facts(model, tuple(facts), owned)] if host.writer is not None else []
+            if host.writer is not None:
+                # Whatever happens from here on, nothing is freed twice.
+                owned.hand_over()
             meta = self.wrapped.batch_meta
-            made: dict[int, list[NewObjects]] = {}
             for item in meta.frame_items:
                 batch_id = int(item.batch_id)
                 if batch_id in plans:
-                    made[batch_id] = plans[batch_id].new
                     for objects in plans[batch_id].new:
                         self._append(meta, item, plans[batch_id].frame, objects)
             if host.writer is not None:

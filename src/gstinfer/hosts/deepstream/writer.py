@@ -21,6 +21,7 @@ from gstinfer.hosts.deepstream.abi import (
     LabelInfo,
     Layout,
     UserMeta,
+    links,
 )
 from gstinfer.hosts.deepstream.extras import cut
 from gstinfer.hosts.deepstream.libs import Libraries, glib
@@ -148,6 +149,10 @@ class MetaWriter:
             kind, at = fields[name][:2]
             C.memmove(address + at, raw[at : at + kind.itemsize], kind.itemsize)
         C.c_uint64.from_address(address + fields["parent"][1]).value = parent
+        # The bindings made a copy; the plan's own goes with the object like all else that was allocated for it.
+        place = C.c_uint64.from_address(address + self._text_at)
+        glib().free(place.value)
+        place.value = int(record["text"]["display_text"])
 
     def attach(self, address: int, classifiers: Any, users: Any) -> None:
         """Attaches classifiers and user metas to an object that is on a frame."""
@@ -199,4 +204,9 @@ class MetaWriter:
             place = C.c_uint64.from_address(change.address + self._text_at)
             glib().free(place.value)
             place.value = change.text
+        if change.dropped:
+            head = C.c_uint64.from_address(change.address + self.layout.classifiers).value
+            for address in links(head):
+                if ClassifierMeta.from_address(address).component_id in change.dropped:
+                    self.lib.remove_classifier(change.address, address)
         self._attach(batch, change.address, change.classifiers, change.users)
