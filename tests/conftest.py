@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 
+# Before any test module imports GStreamer: tests import ONNX Runtime themselves, see the module.
+from gstinfer import unwinder
+
+unwinder.preload()
+
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -141,5 +141,7 @@ def test_dirty_outputs_never_reach_anyone(tmp_path):
         assert [o["label"] for o in objects] == ["thing", "77"]
         assert all(math.isfinite(v) for o in objects for v in (*o["bbox"], o["confidence"]))
     counts = {k: v for k, v in run.stats["infer"].items() if k.startswith("objects-") and v}
+    # An object of an unknown class is counted and kept, with its number as its label.
+    assert counts.pop("objects-unnamed") == 3
     assert sum(counts.values()) == 3 * 8, counts
     assert {"objects-non-finite", "objects-confidence", "objects-empty", "objects-outside"} <= set(counts)
