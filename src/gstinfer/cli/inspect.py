@@ -85,7 +85,9 @@ def _python_rows(model: Model) -> list[tuple[str, str, str]]:
     target = getattr(model, "_target", model)
     cls = target if callable(target) and hasattr(target, "__qualname__") else type(target)
     about = next(iter((cls.__doc__ or "").strip().splitlines()), "")
-    rows = [("class", f"{cls.__module__}.{cls.__qualname__}", about)]
+    # A file's module has a made-up name.
+    module = "" if cls.__module__.startswith("_gstinfer_user_") else f"{cls.__module__}."
+    rows = [("class", module + cls.__qualname__, about)]
     for name, option in model.options().items():
         kind = option.type.__name__
         if option.choices:
