@@ -90,8 +90,8 @@ def run_pipeline(
         return Gst.PadProbeReturn.OK
 
     sink = pipeline.get_by_name("sink")
-    if sink is not None:
-        sink.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, probe)
+    pad = sink.get_static_pad("sink") if sink is not None else None
+    watch = pad.add_probe(Gst.PadProbeType.BUFFER, probe) if pad is not None else 0
     if prepare is not None:
         prepare(pipeline)
     bus = pipeline.get_bus()
@@ -117,6 +117,9 @@ def run_pipeline(
                 run.stats[element.get_name()] = _fields(element.get_property("stats"))
     finally:
         pipeline.set_state(Gst.State.NULL)
+        if pad is not None:
+            # The probe holds the pipeline, and the pipeline the probe.
+            pad.remove_probe(watch)
     return run
 
 
