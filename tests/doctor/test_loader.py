@@ -103,7 +103,9 @@ def test_the_plugin_file_and_everything_wrong_with_it(home: Path, tmp_path: Path
     bootstrap.write_text(shim.bootstrap_text(str(tmp_path), machine.PYTHON))
     assert row().status == "warn" and "not to this environment" in row().detail
     bootstrap.unlink()
-    assert row().status == "fail" and "missing or damaged" in row().detail
+    assert row().status == "fail" and "missing or damaged" in row().detail and row().fix == "gstinfer setup"
+    bootstrap.write_text("garbage")
+    assert row().fix == f"rm {bootstrap}, then gstinfer setup"
     bootstrap.write_text(good)
     (folder / shim.PLUGIN).write_text("mine = 1\n")
     assert row().status == "fail" and "was not written by gstinfer setup" in row().detail

@@ -140,7 +140,9 @@ def check_plugin_file() -> Iterator[Row]:
     name = "plugin file"
     found = [f for f in machine.plugin_folders() if (f / shim.PLUGIN).is_file()]
     if not found:
-        yield fail(name, f"no {shim.PLUGIN} in {_listed(machine.plugin_folders())}", "gstinfer setup")
+        folder = _own_folder()
+        fix = "gstinfer setup" if folder else "gstinfer setup --dir FOLDER, and start GStreamer with GST_PLUGIN_PATH=FOLDER"
+        yield fail(name, f"no {shim.PLUGIN} in {_listed(machine.plugin_folders())}", fix)
         return
     for folder in found:
         file, bootstrap = folder / shim.PLUGIN, folder / shim.BOOTSTRAP
@@ -151,7 +153,9 @@ def check_plugin_file() -> Iterator[Row]:
         site = re.search(r"^SITE = (['\"])(.*)\1$", text, re.M)
         command = "gstinfer setup" if folder == _own_folder() else f"gstinfer setup --dir {folder.parent}"
         if site is None:
-            yield fail(name, f"{bootstrap} is missing or damaged", command)
+            # What it did not write, setup leaves alone.
+            foreign = bootstrap.exists() and not install.is_ours(bootstrap)
+            yield fail(name, f"{bootstrap} is missing or damaged", f"rm {bootstrap}, then {command}" if foreign else command)
         elif not Path(site[2]).is_dir():
             yield fail(name, f"{file} leads to {site[2]}, which is gone", command)
         elif Path(site[2]) != machine.site_folder():
@@ -218,7 +222,7 @@ def _remedy(done: subprocess.CompletedProcess[str] | None, variables: Mapping[st
         return f"the loader takes its library from {python}, which has no PyGObject: leave that environment"
     if "gstinfer:" in done.stderr:
         return "gstinfer setup"
-    return "see the other rows, then gstinfer setup"
+    return "see the other rows"
 
 
 def _own_folder() -> Path | None:
