@@ -10,7 +10,8 @@ PYTEST_ARGS ?=
 demo: setup
 	@tools/demo
 
-test: setup
+test:
+	@tools/setup test
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
 
 setup:
