@@ -18,11 +18,12 @@ def main(model: str, videos: list[str]) -> None:
     pipeline = Pipeline("pyinfer-flow")
     flow = Flow(pipeline).batch_capture([f"file://{video}" for video in videos])
     # The flow's last element is what it would link next; pyinfer takes that place.
-    last = flow._streams[0] if hasattr(flow, "_streams") else None
+    streams = getattr(flow, "_streams", None)
+    if not streams:
+        raise SystemExit("this pyservicemaker does not tell the end of its flow: use pipeline_api.py")
+    last = getattr(streams[0], "originator", streams[0])
     pipeline.add("pyinfer", "infer", {"model": model})
     pipeline.add("fakesink", "sink", {"sync": False})
-    if last is None:
-        raise SystemExit("this pyservicemaker does not tell the end of its flow: use pipeline_api.py")
     pipeline.link(last, "infer", "sink")
     pipeline.attach("infer", Probe("counter", CountObjects()))
     pipeline.start().wait()

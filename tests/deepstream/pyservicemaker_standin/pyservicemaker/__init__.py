@@ -12,6 +12,7 @@ from ._metadata import (
     ObjectMetadata,
     UserMetadata,
 )
+from ._pipeline import Flow, Pipeline, Probe
 
 
 class BatchMetadataOperator:
@@ -35,9 +36,12 @@ __all__ = [
     "BufferOperator",
     "ClassifierMetadata",
     "DisplayMetadata",
+    "Flow",
     "FrameMetadata",
     "LabelInfo",
     "ObjectMetadata",
+    "Pipeline",
+    "Probe",
     "Tensor",
     "UserMetadata",
     "live_buffers",
