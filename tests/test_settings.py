@@ -28,6 +28,15 @@ class Thing(Base):
     even = option(int, 2, "Even", check=lambda value: value // 2 * 2)
 
 
+def test_an_option_that_cannot_be_a_property_is_refused_where_it_stands():
+    with pytest.raises(ConfigError, match="cannot be of type list"):
+        option(list, [], "Words")
+    with pytest.raises(ConfigError, match=r"default=300 is out of range .*0 to 255"):
+        option(int, 300, "Level", minimum=0, maximum=255)
+    with pytest.raises(ConfigError, match="default='c' is not known"):
+        option(str, "c", "Way", choices=("a", "b"))
+
+
 def test_defaults_and_keywords_under_both_spellings():
     thing = Thing(**{"fast-mode": "yes"}, rate="0.25")
     assert (thing.fast_mode, thing.rate, thing.mode, thing.limit, thing.note) == (True, 0.25, "a", None, None)

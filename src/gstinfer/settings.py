@@ -104,7 +104,19 @@ def _range(low: float | None, high: float | None) -> str:
 
 
 def option(type: type, default: Any, help: str, **constraints: Any) -> Any:
-    """Declares a setting as a class attribute; see ``Option`` for the arguments."""
+    """Declares a setting as a class attribute; see ``Option`` for the arguments.
+
+    Raises:
+        ConfigError: A type that no property has, or a default that does not fit.
+    """
+    if type not in (bool, int, float, str):
+        name = getattr(type, "__name__", repr(type))
+        raise ConfigError(f"an option cannot be of type {name}", hint="use bool, int, float or str")
+    if default is not None:
+        # What ``check`` names may be defined further below.
+        trial = Option(type, default, help, **{**constraints, "check": None})
+        trial.name = "default"
+        trial.parse(default)
     return Option(type, default, help, **constraints)
 
 

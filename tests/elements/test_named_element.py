@@ -75,6 +75,18 @@ def test_names_and_defaults_are_checked():
         gstinfer.element("okname", model=f"{MODELS}:Options", confidense_threshold=0.5)
 
 
+@pytest.mark.parametrize("name", ["interval", "stats"])
+def test_an_option_with_the_name_of_another_property_is_refused(name, tmp_path):
+    file = tmp_path / "clashing.py"
+    file.write_text(
+        "from gstinfer import Model, option\n"
+        f"class Clash(Model):\n    {name} = option(int, 1, 'One')\n"
+        "    confidence_threshold = option(float, 0.5, 'Shared with pyinfer')\n"
+    )
+    with pytest.raises(ConfigError, match=f"the option '{name}'.*my_{name}"):
+        gstinfer.element("clashplugin", model=f"{file}:Clash")
+
+
 def test_options_are_properties_from_code():
     name, rank, cls = gstinfer.element("codeplugin", model=f"{MODELS}:Options")
     assert (name, rank) == ("codeplugin", 0)

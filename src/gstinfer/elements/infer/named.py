@@ -8,12 +8,15 @@ from typing import Any, ClassVar
 
 from gstinfer.elements.base import gproperties
 from gstinfer.elements.infer.element import PyInfer
-from gstinfer.elements.infer.settings import InferSettings
+from gstinfer.elements.infer.settings import MODEL_SETTINGS, InferSettings
 from gstinfer.errors import ConfigError
 from gstinfer.model import ModelSpec
 from gstinfer.settings import Option, Settings
 
 __all__ = ["element_class"]
+
+RESERVED = ("name", "parent", "qos", "stats")
+"""Properties that are no options of pyinfer."""
 
 
 def element_class(
@@ -36,7 +39,8 @@ def element_class(
         **defaults: Other defaults for pyinfer's properties.
 
     Raises:
-        ConfigError: The name is no element name, or a default is none of pyinfer's properties or does not fit.
+        ConfigError: The name is no element name, a default is none of pyinfer's properties or does not fit, or an option of
+            the model has the name of another property.
         ModelLoadError: The model cannot be imported.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_-]{1,60}", name):
@@ -48,7 +52,13 @@ def element_class(
     target = spec.target_object() if spec.kind == "python" else None
     own: dict[str, Option] = target.options() if isinstance(target, type) and issubclass(target, Settings) else {}
     options = InferSettings.options()
-    extra = {key: option for key, option in own.items() if key not in options}
+    # Those that pyinfer hands to the model are one property for both; two meanings of one name cannot be.
+    extra = {key: option for key, option in own.items() if key not in MODEL_SETTINGS}
+    if clash := next((key for key in extra if key in options or key in RESERVED), ""):
+        raise ConfigError(
+            f"the option {clash!r} of {model} has the name of a property that every such element has",
+            hint=f"rename the option, to my_{clash} for instance",
+        )
     for key, value in {"model": model, **defaults}.items():
         key = key.replace("-", "_")
         options[key] = copy.copy(options[key])
