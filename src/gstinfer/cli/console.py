@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -20,14 +21,17 @@ __all__ = ["Reporter", "live_table", "step_times"]
 
 STYLES = {"failed": "red", "stalled": "yellow", "connecting": "yellow", "ended": "dim"}
 
+BAR_WIDTH = 20
+"""Characters of the bar of a stream whose end is known."""
+
 LINE_SECONDS = 10.0
 """Between two lines where there is no terminal."""
 
 
 def live_table(session: Session) -> Table:
-    """One row per stream: state, frames, frames per second, lag and drops, and the seconds left where the end is known."""
+    """One row per stream: state, frames, frames per second, lag, drops; a bar and the seconds left where the end is known."""
     table = Table(box=None, pad_edge=False)
-    for title in ("", "", "frames", "fps", "lag", "drops", ""):
+    for title in ("", "", "frames", "fps", "lag", "drops", "", ""):
         table.add_column(title, justify="left" if not title else "right")
     for branch in session.branches:
         row = branch.report()
@@ -36,8 +40,10 @@ def live_table(session: Session) -> Table:
         lag = "" if row["lag"] is None else f"{row['lag']:.2f} s"
         left = f"{max(0, total - row['frames']) / fps:.0f} s left" if total and fps > 0 and branch.running else ""
         drops = str(row["dropped"] + row["skipped"])
-        cells = (row["name"], row["state"], frames, f"{fps:.1f}", lag, drops, left)
-        table.add_row(*(Text(str(cell), style=STYLES.get(row["state"], "")) for cell in cells))
+        cells = (row["name"], row["state"], frames, f"{fps:.1f}", lag, drops)
+        style = STYLES.get(row["state"], "")
+        bar = ProgressBar(total, min(row["frames"], total), width=BAR_WIDTH) if total else ""
+        table.add_row(*(Text(str(cell), style=style) for cell in cells), bar, Text(left, style=style))
     return table
 
 
