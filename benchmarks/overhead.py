@@ -24,7 +24,7 @@ def bare(video: str, model) -> float:
     from gi.repository import Gst
 
     pipeline = Gst.parse_launch(
-        f"filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=I420 ! "
+        f"filesrc location=\"{video}\" ! decodebin ! videoconvert ! video/x-raw,format=I420 ! "
         "appsink name=sink sync=false max-buffers=2"
     )
     sink = pipeline.get_by_name("sink")
@@ -46,7 +46,7 @@ def element(video: str, spec: str) -> float:
     from gi.repository import Gst
 
     pipeline = Gst.parse_launch(
-        f"filesrc location={video} ! decodebin ! videoconvert ! video/x-raw,format=I420 ! queue max-size-buffers=2 ! "
+        f"filesrc location=\"{video}\" ! decodebin ! videoconvert ! video/x-raw,format=I420 ! queue max-size-buffers=2 ! "
         f"pyinfer model={spec} ! fakesink name=sink sync=false"
     )
     times: list[float] = []

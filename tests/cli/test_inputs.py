@@ -96,6 +96,8 @@ def test_standard_input_that_is_no_video(gstinfer, data, pipe, tmp_path):
         done = gstinfer("run", "-", "--model", "models:box", stdin=cat.stdout if pipe else file)
     assert done.returncode == 1 and time.monotonic() - began < 20
     reason = "the file is empty" if not data and not pipe else "it cannot be decoded"
+    if not data and pipe:
+        reason += ": it is empty"
     assert done.stderr.startswith(f"error: standard input: {reason}") and len(done.stderr.splitlines()) == 1
 
 

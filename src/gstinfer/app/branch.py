@@ -313,6 +313,8 @@ class Branch:
         text = text.rstrip(".")
         if message.src in self._sinks:
             return f"{str(self.output)!r} cannot be written: {text}"
+        if "contain enough data" in text:
+            text = "it is empty, or ends before its format shows"
         return f"it cannot be decoded: {text}" if not self.counts.frames else f"decoding stopped: {text}"
 
     def _finished(self) -> None:
@@ -354,6 +356,8 @@ class Branch:
         if self.pipeline is not None:
             self.stats = self._stats()
             self.pipeline.set_state(Gst.State.NULL)
+            if self._connection is not None:
+                self._connection.close()
             self.pipeline = self._queue = None
             if self._part is not None and self.output is not None and self._part.exists():
                 if self._complete and self.counts.frames:
