@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import time
@@ -51,6 +52,27 @@ def test_two_cameras_killed_and_restarted(camera, model, tmp_path):
     pts = [m["pts"] for m in messages if m["stream_id"] == "door"]
     assert pts == sorted(pts)
     assert sources.probe(sources.parse(str(tmp_path / "made/door.mp4"))).cut_off is False
+
+
+def test_an_attempt_and_a_connection_leave_nothing_behind():
+    from gstinfer.elements.compat import Gst
+
+    pipeline, gone = Gst.Pipeline.new(None), []
+    connection = live.Connection(pipeline, f"rtsp://127.0.0.1:{free_port()}/x", 0)
+    pipeline.set_state(Gst.State.PAUSED)
+    connection.open()
+    connection._bin.weak_ref(gone.append, "attempt")
+    connection._drop()
+    # Messages hold the elements they came from.
+    pipeline.get_bus().set_flushing(True)
+    gc.collect()
+    assert gone == ["attempt"]
+    pipeline.set_state(Gst.State.NULL)
+    pipeline.weak_ref(gone.append, "pipeline")
+    connection.close()
+    del pipeline
+    gc.collect()
+    assert gone == ["attempt", "pipeline"]
 
 
 def test_no_such_stream_and_nobody_there_and_a_wrong_password_fail_alone(camera, model):

@@ -83,6 +83,7 @@ class Connection:
         self._sink = self.queue.get_static_pad("sink")
         self._sink.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM, self._seen)
         self._bin: Any = None
+        self._handlers: list[tuple[Any, int]] = []
         self.ending = False
         self._ended: str | None = None
         self._in_a_row = 0
@@ -114,11 +115,13 @@ class Connection:
             # A lost packet of UDP is a broken picture; a firewall in between lets TCP pass.
             Gst.util_set_object_arg(source, "protocols", "tcp")
         decoder = make(box, "decodebin")
-        source.connect("on-sdp", self._described)
-        source.connect("select-stream", lambda _, number, caps: "media=(string)video" in caps.to_string())
-        source.connect("pad-added", self._stream_found, decoder)
-        source.connect("no-more-pads", self._all_found, decoder)
-        decoder.connect("pad-added", self._decoded, box)
+        self._handlers = [
+            (source, source.connect("on-sdp", self._described)),
+            (source, source.connect("select-stream", lambda _, number, caps: "media=(string)video" in caps.to_string())),
+            (source, source.connect("pad-added", self._stream_found, decoder)),
+            (source, source.connect("no-more-pads", self._all_found, decoder)),
+            (decoder, decoder.connect("pad-added", self._decoded, box)),
+        ]
         self._bin, self._ended, self._frames, self._counted = box, None, 0, False
         self._last = time.monotonic()
         self._first = self._first or self._last
@@ -222,6 +225,10 @@ class Connection:
         # The queue leaks, so no thread inside can be stuck in it.
         box.set_state(Gst.State.NULL)
         self.pipeline.remove(box)
+        # They hold the elements that hold them, and an attempt is made every few seconds for as long as a camera is away.
+        for element, handler in self._handlers:
+            element.disconnect(handler)
+        self._handlers = []
 
     def end(self) -> None:
         """Ends the stream: what is in the queue still passes, then EOS."""
@@ -230,6 +237,11 @@ class Connection:
         if not self._sink.get_sticky_event(Gst.EventType.STREAM_START, 0):
             self._sink.send_event(Gst.Event.new_stream_start("none"))
         self._sink.send_event(Gst.Event.new_eos())
+
+    def close(self) -> None:
+        """Lets go of the pipeline, once it has stopped: its probe holds this object, which would hold it for good."""
+        self._drop()
+        self.pipeline = self.queue = self._sink = None
 
 
 def _reason(error: Any, debug: str) -> tuple[str, bool]:
