@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,9 @@ def test_no_paths_of_a_machine() -> None:
 def test_no_binary_is_larger_than_the_shipped_model() -> None:
     limit = (ROOT / "src/gstinfer/data/nanodet_coco_416.onnx").stat().st_size
     assert [f for f in tracked() if f.is_file() and f.stat().st_size > limit] == []
+
+
+def test_no_two_test_files_share_a_name() -> None:
+    """Those outside of packages are imported by their bare names; pytest refuses the second of a name."""
+    tests = [f for f in (ROOT / "tests").rglob("*.py") if f.name != "conftest.py" and not (f.parent / "__init__.py").exists()]
+    assert [name for name, count in Counter(f.name for f in tests).items() if count > 1] == []
