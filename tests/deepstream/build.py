@@ -186,12 +186,15 @@ class Standin:
         counters = self.directory / f"counters-{os.getpid()}-{id(command)}.json"
         environment = self.environment(**{"NVDS_STANDIN_COUNTERS": str(counters), **extra})
         result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=timeout, check=False)
-        run = Run(result.returncode, result.stdout, result.stderr)
+        counted = {}
         if counters.is_file():
-            run.counters = json.loads(counters.read_text())
+            counted = json.loads(counters.read_text())
             counters.unlink()
-        run.lines = read_lines(result.stdout)
-        return run
+        return self.result(result.returncode, result.stdout, result.stderr, counted)
+
+    def result(self, code: int, stdout: str, stderr: str, counters: dict) -> Run:
+        """What a child left, its lines read."""
+        return Run(code, stdout, stderr, read_lines(stdout), counters)
 
     def launch(self, pipeline: str, timeout: float = 120, **extra: str) -> Run:
         """gst-launch-1.0; readers without a location write to stdout, which becomes ``lines``."""

@@ -36,7 +36,7 @@ def both(standin, model, form="RGB", **options):
             + source(3, form)
             + source(3, form, pad=1, pattern="blue")
         )
-        return run(standin, pipeline, **TRAPS, **options)
+        return run(standin, pipeline, shared=True, **TRAPS, **options)
 
     return one("surface"), one("pyservicemaker")
 
