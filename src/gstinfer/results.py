@@ -426,7 +426,8 @@ class FrameResults:
 
     Attributes:
         model: Spec of the model that ran last on whole frames, or empty.
-        inferred: False where inference was skipped for this frame, None where no inference element saw it.
+        inferred: False where inference was skipped for this frame, None where no inference element saw it, or saw it before
+            it was cropped or turned.
         detections: All objects, or None when no detector ran.
         classifications: Frame-level classes of all classifiers.
         segmentation: Class map, or None.

@@ -110,3 +110,14 @@ def test_without_inference_the_message_says_so(tmp_path):
     pipeline.set_state(Gst.State.NULL)
     assert not error
     assert [(m["inferred"], m["model"], "objects" in m) for m in lines(path)] == [(False, None, False)] * 2
+
+
+def test_behind_a_crop_no_message_says_that_nothing_was_found(tmp_path, model):
+    path = tmp_path / "o.jsonl"
+    pipeline, error = play(
+        f"videotestsrc num-buffers=2 ! video/x-raw,width=64,height=48 ! pyinfer model={model} ! videocrop left=8 ! pytrack "
+        f"! pypublish url=file:{path} ! fakesink"
+    )
+    pipeline.set_state(Gst.State.NULL)
+    assert not error
+    assert [(m["inferred"], "objects" in m, m["width"]) for m in lines(path)] == [(False, False, 56)] * 2

@@ -117,6 +117,8 @@ def test_a_crop_or_flip_gives_no_boxes_and_one_warning(through, caplog, elements
     assert [r.detections for r in seen] == [None] * 3 and seen[0].segmentation is None
     assert [r.texts[0].text for r in seen] == ["a car"] * 3
     assert len(caplog.records) == 1 and "320x240" in caplog.text and "crop" in caplog.text
+    # Nothing is known, which is not that nothing was found.
+    assert [r.inferred for r in seen] == [None] * 3
 
 
 def test_a_region_that_no_longer_spans_the_frame(caplog):

@@ -92,7 +92,8 @@ def read(
 ) -> FrameResults | None:
     """The results on a buffer, in pixels of the frame that it holds now.
 
-    Where the frame was cropped, turned or letterboxed since, boxes, points and masks are left out, with one warning.
+    Where the frame was cropped, turned or letterboxed since, boxes, points and masks are left out, with one warning, and
+    ``inferred`` is None.
 
     Args:
         buffer: A ``Gst.Buffer``.
@@ -127,7 +128,8 @@ def read(
             doubt = "its picture was squeezed or given borders"
     if doubt:
         _warn(doubt, written, now)
-        results.detections = results.segmentation = None
+        # Not "nothing was found": of this picture nothing is known.
+        results.detections = results.segmentation = results.inferred = None
     elif now != written and results.detections is not None:
         results.detections = scaled(results.detections, written, now)
     return results
