@@ -28,10 +28,10 @@ def test_no_invalid_access(make_standin, standin_build, rotation):
     pipeline = (
         "standinmux name=m batch-size=2 ! pyinfer device=cpu model=deepstream_models:All output-tensor-meta=true "
         "frames-in-flight=2 ! queue ! standintracker ! standinosd ! standinmsgconv ! standinprobe dump=false copy=true "
-        "! fakesink name=sink " + source(100) + source(100, pad=1)
+        "! fakesink name=sink " + source(30) + source(30, pad=1)
     )
     told = run(standin, pipeline, read="len(f.detections)")
-    assert told.error is None and told.frames == [[2, 2]] * 100
+    assert told.error is None and told.frames == [[2, 2]] * 30
     counters = told.run.counters
     assert counters["acquired"] == counters["appended"] == counters["released"]
     assert not any(counters["never_appended"].values())
