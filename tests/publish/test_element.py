@@ -121,3 +121,12 @@ def test_behind_a_crop_no_message_says_that_nothing_was_found(tmp_path, model):
     pipeline.set_state(Gst.State.NULL)
     assert not error
     assert [(m["inferred"], "objects" in m, m["width"]) for m in lines(path)] == [(False, False, 56)] * 2
+
+
+def test_the_reason_is_on_the_bus_before_the_stream_can_end(monkeypatch):
+    gstinfer.register()
+    element, seen = Gst.ElementFactory.make("pypublish"), []
+    monkeypatch.setattr("gstinfer.elements.publish.element.report", lambda element, error: seen.append(element.failed))
+    for _ in range(2):
+        element.target_failed(gstinfer.PublishError("the disk is full"))
+    assert seen == [False] and element.failed

@@ -72,8 +72,8 @@ def guard(failed: Any, flow: Callable[[Any], Any] = lambda value: value) -> Call
                 return flow(DROPPED)
             except (Exception, SystemExit) as error:
                 if not self.failed:
-                    self.failed = True
                     report(self, error)
+                    self.failed = True
                 return failed
 
         return guarded

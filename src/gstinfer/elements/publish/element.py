@@ -42,8 +42,9 @@ class PyPublish(BatchElement):
     def target_failed(self, error: GstInferError) -> None:
         """The writer's thread could not write: said at once, not with the next frame."""
         if not self.failed:
-            self.failed = True
             report(self, error)
+            # Only now: a streaming thread that sees it ends the stream, and the source's word must not be the first.
+            self.failed = True
 
 
 PyPublish.declare()
