@@ -30,7 +30,8 @@ def display(monkeypatch, tmp_path):
     if shutil.which("Xvfb") is None:
         pytest.skip("Xvfb is not installed")
     reader, writer = os.pipe()
-    command = ["Xvfb", "-displayfd", str(writer), "-screen", "0", "320x240x24"]
+    # A server starts over when its last client leaves, and refuses others meanwhile.
+    command = ["Xvfb", "-noreset", "-displayfd", str(writer), "-screen", "0", "320x240x24"]
     server = subprocess.Popen(command, pass_fds=[writer], stderr=subprocess.DEVNULL)
     os.close(writer)
     with open(reader) as file:
