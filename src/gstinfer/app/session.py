@@ -365,14 +365,21 @@ class Session:
         if element is None:
             self._infer["model"] = model
             return
-        self._updates.pop(model, None)
-        element.set_property("model", model)
         deadline = time.monotonic() + patience
-        while model not in self._updates:
+
+        def wait() -> None:
             if time.monotonic() > deadline:
                 raise ModelLoadError(f"{model} was not loaded within {patience:g} s", hint="the old model runs on till then")
             self.poll()
             time.sleep(TICK / 2)
+
+        # An element that still loads its first model would take the wish without a word.
+        while element.stage is None:
+            wait()
+        self._updates.pop(model, None)
+        element.set_property("model", model)
+        while model not in self._updates:
+            wait()
         if reason := self._updates.pop(model):
             raise ModelLoadError(reason)
 

@@ -135,6 +135,10 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         if self.settings is None:
             self.wishes[name] = value
             return
+        self._change(name, value)
+
+    def _change(self, name: str, value: Any) -> None:
+        """A property is set while the element runs; what cannot be is a warning."""
         try:
             checked = self.options[name].parse(value)
             self.apply(name, checked)
@@ -161,12 +165,17 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
     @guard(False)
     def do_start(self) -> bool:
         self.failed = False
+        taken = dict(self.wishes)
         settings = self.settings_class(**self.chosen(self.settings_class.options()))
         self.stream_id = getattr(settings, "stream_id", "") or ""
         self.component_id = getattr(settings, "unique_id", 0)
         stage = self.make_stage(settings)
         stage.start()
         self.settings, self.stage = settings, stage
+        # What was set while the model was loading.
+        for name, value in list(self.wishes.items()):
+            if name not in taken or taken[name] != value:
+                self._change(name, value)
         return True
 
     @guard(False)
