@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -20,7 +20,7 @@ GROUPS = {
 """Kind of thing -> entry-point group that other packages may add to."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def _entries(kind: str) -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUPS[kind])}
 
