@@ -124,15 +124,21 @@ def _stretch(picture: Pixels, size: tuple[int, int], value: int) -> Fitted:
 
 
 def _crop(picture: Pixels, size: tuple[int, int], value: int) -> Fitted:
-    """The middle of the input's shape, cut out and then resized."""
-    import cv2
+    """The middle of the input's shape, as torchvision's transforms make it: ``Resize`` by Pillow, then ``CenterCrop``."""
+    from PIL import Image
 
     height, width = picture.shape[:2]
     part = min(width / size[0], height / size[1])
     across, down = max(1, round(part * size[0])), max(1, round(part * size[1]))
     left, top = (width - across) // 2, (height - down) // 2
     factor = size[0] / across, size[1] / down
-    canvas = cv2.resize(picture[top : top + down, left : left + across], size)
+    if width * size[1] <= height * size[0]:
+        whole = size[0], max(size[1], int(height * size[0] / width + 1e-9))
+    else:
+        whole = max(size[0], int(width * size[1] / height + 1e-9)), size[1]
+    resized = np.array(Image.fromarray(np.ascontiguousarray(picture)).resize(whole, Image.Resampling.BILINEAR))
+    x, y = round((whole[0] - size[0]) / 2), round((whole[1] - size[1]) / 2)
+    canvas = resized[y : y + size[1], x : x + size[0]]
     return Fitted(canvas, factor, (-left * factor[0], -top * factor[1]), (0, 0, *size))
 
 
