@@ -12,7 +12,7 @@ demo: setup
 
 test:
 	@tools/setup test
-	.venv/bin/python -m pytest $(PYTEST_ARGS)
+	.venv/bin/python -m pytest -n auto $(PYTEST_ARGS)
 
 setup:
 	@tools/setup
