@@ -230,3 +230,20 @@ def test_empty_sizes_are_refused(frame):
 def test_unknown_resize_is_refused():
     with pytest.raises(ConfigError, match="letterbox-topleft"):
         ImageTransform.plan((64, 64), (64, 64), "cover")
+
+
+def test_to_frame_maps_every_column():
+    from gstinfer.results import Detections, Mask
+
+    transform = ImageTransform.plan((128, 64), (64, 64))
+    found = Detections(
+        [[0, 16, 32, 48]],
+        keypoints=[[[32, 32, 0.9]]],
+        mask=[Mask(0, 16, np.ones((32, 32), bool))],
+    )
+    placed = transform.to_frame(found)
+    assert placed.xyxy.tolist() == [[0, 0, 64, 64]]
+    assert placed.keypoints[0, 0].tolist() == pytest.approx([64, 32, 0.9])
+    assert placed.mask[0].to_frame(128, 64).sum() == 64 * 64
+    turned = Detections(None, obb=[[32, 32, 20, 10, 0.3]])
+    assert transform.to_frame(turned).obb[0].tolist() == pytest.approx([64, 32, 40, 20, 0.3], abs=1e-4)

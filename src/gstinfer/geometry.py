@@ -200,6 +200,10 @@ class ImageTransform:
         """Boxes ``[N,4]`` in frame pixels to input pixels."""
         return self._boxes(xyxy, self.points_to_input)
 
+    def to_frame(self, found: Any) -> Any:
+        """``Detections`` in input pixels as detections of the frame, clipped to it."""
+        return found.placed(self)
+
     def boxes_to_frame(self, xyxy: Float) -> Float:
         """Boxes ``[N,4]`` in input pixels to frame pixels; not clipped (un-letterbox first, clamp after)."""
         return self._boxes(xyxy, self.points_to_frame)

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ResultError
-from gstinfer.geometry import obb_hull
+from gstinfer.geometry import ImageTransform, clip_boxes, obb_hull
+from gstinfer.mask import Mask
 
 __all__ = [
     "Attribute",
@@ -43,62 +44,6 @@ class Attribute:
     class_id: int
     confidence: float
     component_id: int = 0
-
-
-@dataclass(frozen=True)
-class Mask:
-    """A boolean bitmap in frame pixels, placed at an integer origin; nothing is set outside of it.
-
-    Attributes:
-        x: Left column of the bitmap in the frame.
-        y: Top row of the bitmap in the frame.
-        bitmap: bool ``[h,w]``.
-    """
-
-    x: int
-    y: int
-    bitmap: NDArray[np.bool_]
-
-    def to_frame(self, width: int, height: int) -> NDArray[np.bool_]:
-        """The whole frame as bool ``[height,width]``."""
-        out = np.zeros((height, width), bool)
-        h, w = self.bitmap.shape
-        x1, y1, x2, y2 = max(0, self.x), max(0, self.y), min(width, self.x + w), min(height, self.y + h)
-        if x2 > x1 and y2 > y1:
-            out[y1:y2, x1:x2] = self.bitmap[y1 - self.y : y2 - self.y, x1 - self.x : x2 - self.x]
-        return out
-
-    def rle(self, width: int, height: int) -> dict[str, Any]:
-        """COCO's uncompressed run-length code of the whole frame: column-major counts, zeros first."""
-        x1, y1 = max(0, self.x), max(0, self.y)
-        part = self.bitmap[y1 - self.y : max(0, height - self.y), x1 - self.x : max(0, width - self.x)]
-        columns, rows = np.nonzero(part.T)
-        # Only set pixels are walked: a run begins and ends where their column-major index jumps.
-        index = (columns + x1) * height + rows + y1
-        jumps = np.flatnonzero(np.diff(index) != 1)
-        if index.size:
-            starts, ends = index[np.concatenate([[0], jumps + 1])], index[np.concatenate([jumps, [-1]])] + 1
-            edges = np.stack([starts, ends], 1).ravel()
-        else:
-            edges = index
-        counts = np.diff(np.concatenate([[0], edges, [width * height]])).tolist()
-        if len(counts) > 1 and counts[-1] == 0:
-            counts.pop()
-        return {"size": [height, width], "counts": counts}
-
-    @classmethod
-    def from_frame(cls, mask: NDArray[Any], box: Sequence[float] | None = None) -> Mask:
-        """Cuts a whole-frame mask ``[H,W]`` to a box (x1,y1,x2,y2), or to what is set."""
-        mask = np.asarray(mask, bool)
-        if box is None:
-            rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
-            if not rows.size:
-                return cls(0, 0, np.zeros((0, 0), bool))
-            x1, y1, x2, y2 = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
-        else:
-            x1, y1 = max(0, int(np.floor(box[0]))), max(0, int(np.floor(box[1])))
-            x2, y2 = max(x1, int(np.ceil(box[2]))), max(y1, int(np.ceil(box[3])))
-        return cls(int(x1), int(y1), mask[y1:y2, x1:x2].copy())
 
 
 def _column(name: str, value: Any, dtype: Any, shape: tuple[int | None, ...]) -> NDArray[Any]:
@@ -220,6 +165,24 @@ class Detections:
         other = object.__new__(Detections)
         vars(other).update(vars(self), **columns)
         return other
+
+    def placed(self, transform: ImageTransform) -> Detections:
+        """Objects in pixels of a network's input, or of a crop, as objects of the frame; boxes clipped to it.
+
+        In a turned crop boxes become rotated ones. ``ImageTransform.to_frame`` is the same.
+        """
+        obb = self.obb
+        if obb is None and transform.angle:
+            obb = _upright(self.xyxy)
+        if obb is not None:
+            obb = transform.obb_to_frame(obb)
+        boxes = obb_hull(obb) if obb is not None else transform.boxes_to_frame(self.xyxy)
+        columns: dict[str, Any] = {"xyxy": clip_boxes(boxes, *transform.frame_size), "obb": obb}
+        if self.keypoints is not None:
+            columns["keypoints"] = transform.keypoints_to_frame(self.keypoints)
+        if self.mask is not None:
+            columns["mask"] = [mask.placed(transform) for mask in self.mask]
+        return self.with_columns(**columns)
 
     def named(self, labels: Sequence[str] | Mapping[int, str] | None) -> Detections:
         """The same objects with ``label`` filled from class names; the number as text where none is known."""

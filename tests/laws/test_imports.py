@@ -14,7 +14,7 @@ from sources import imports, modules, tree
 
 LAYERS = (
     ("errors", "unwinder"),
-    ("image", "geometry", "gpu", "labels", "periodic", "results", "settings"),
+    ("image", "geometry", "gpu", "labels", "mask", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
     ("model", "modelbase", "modelspec", "reload", "stage", "ticket"),

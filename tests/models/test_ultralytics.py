@@ -212,3 +212,32 @@ def test_without_pygobject_nothing_is_patched(backend, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorrt", standin.tensorrt())
     patch_tensorrt()
     assert "tuple" not in vars(backend)
+
+
+def test_one_letterboxed_tensor_gives_what_the_pictures_give(tmp_path):
+    """The way of GPU frames, taken with frames in host memory: same objects as the library's own preprocessing."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("ultralytics")
+    from gstinfer.frames import FrameBatch
+    from gstinfer.image import Device
+    from gstinfer.models.ultralytics import UltralyticsModel
+    from gstinfer.results import Detections
+
+    torch.manual_seed(1)
+    model = UltralyticsModel("yolo11n.yaml", confidence_threshold=0.0, max_detections=20, input_size=64)
+    model.load(Device())
+    rng = np.random.default_rng(0)
+    batch = FrameBatch.of([rng.integers(0, 255, (64, 64, 3), np.uint8) for _ in range(2)])
+    taken = FrameBatch.letterbox
+    try:
+        FrameBatch.letterbox = lambda self, *a, **k: (torch.from_numpy(taken(self, *a, **k)[0]), taken(self, *a, **k)[1])
+        tensors = model._run_tensor(batch)
+    finally:
+        FrameBatch.letterbox = taken
+    from gstinfer.convert import to_result
+
+    for ours, theirs in zip(tensors, model._run(batch.images("bgr"))):
+        theirs = to_result(theirs)
+        assert isinstance(ours, Detections) and len(ours) == len(theirs)
+        np.testing.assert_allclose(ours.xyxy, theirs.xyxy, atol=0.05)
+        np.testing.assert_allclose(ours.confidence, theirs.confidence, atol=1e-4)

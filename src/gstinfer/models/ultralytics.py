@@ -8,14 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gstinfer.convert import to_result
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError, PredictError
 from gstinfer.frames import FrameBatch
+from gstinfer.geometry import ImageTransform
 from gstinfer.image import Device
 from gstinfer.modelbase import Model
 from gstinfer.models.files import check_file, one_line
 from gstinfer.models.labels import LabelsOption
 from gstinfer.models.planning import size
 from gstinfer.models.tensorrt import sides
+from gstinfer.results import Detections, Result
 from gstinfer.settings import option
 from gstinfer.unwinder import cxx_library
 
@@ -116,9 +119,26 @@ class UltralyticsModel(Model):
         """
         if self._net is None:
             raise PredictError(f"{self.path} is not loaded", hint="call load(device) first")
-        return self._run(batch.images("bgr")) if len(batch) else []
+        if not len(batch):
+            return []
+        return self._run_tensor(batch) if batch.device.is_cuda else self._run(batch.images("bgr"))
 
-    def _run(self, pictures: list[Any]) -> list[Any]:
+    def _run_tensor(self, batch: FrameBatch) -> list[Any]:
+        """Frames in GPU memory: one letterboxed tensor for the whole batch; no pixel comes to the host."""
+        from ultralytics.utils import ops
+
+        side = self.input_size or _square(self._net.overrides.get("imgsz", 640))
+        pictures, transforms = batch.letterbox(side, "float16" if self.half else "float32")
+        to_host = ops.convert_torch2numpy_batch
+        # Its results keep the pictures for drawing, of which only the shape is read here.
+        ops.convert_torch2numpy_batch = _shapes
+        try:
+            found = self._run(pictures)
+        finally:
+            ops.convert_torch2numpy_batch = to_host
+        return [_in_frame(to_result(item), transform) for item, transform in zip(found, transforms)]
+
+    def _run(self, pictures: Any) -> list[Any]:
         settings: dict[str, Any] = {
             "conf": self.confidence_threshold,
             "iou": self.iou_threshold,
@@ -162,6 +182,25 @@ def ultralytics_model(path: str, **options: Any) -> UltralyticsModel:
     if not str(path).strip():
         raise ConfigError("no Ultralytics model is named", hint="write model=ultralytics:FILE.pt")
     return UltralyticsModel(path, **options)
+
+
+def _square(sides: Any) -> tuple[int, int]:
+    """(width, height) from one number or (height, width)."""
+    if isinstance(sides, int):
+        return sides, sides
+    return int(sides[-1]), int(sides[0])
+
+
+def _shapes(pictures: Any) -> Any:
+    """Arrays of the pictures' shapes, ``[B,H,W,3]`` of one shared zero, in place of a copy of the pixels."""
+    import numpy as np
+
+    count, channels, height, width = pictures.shape
+    return np.broadcast_to(np.zeros(1, np.uint8), (count, height, width, channels))
+
+
+def _in_frame(result: Result | None, transform: ImageTransform) -> Any:
+    return result.placed(transform) if isinstance(result, Detections) else result
 
 
 def _yolo(offline: bool) -> Any:

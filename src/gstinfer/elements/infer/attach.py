@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gstinfer.errors import ResultError
 from gstinfer.frames import Frame
-from gstinfer.geometry import ImageTransform, clip_boxes, obb_hull
-from gstinfer.results import Attribute, Classifications, Detections, Mask, Result, SegmentationMap, Tensors, Text
+from gstinfer.geometry import clip_boxes
+from gstinfer.results import Attribute, Classifications, Detections, Result, SegmentationMap, Tensors, Text
 
-__all__ = ["Crop", "attach", "to_frame"]
+__all__ = ["Crop", "attach"]
 
 LEAST = 2
 """Pixels that a side of a crop has at least."""
@@ -133,57 +132,10 @@ def attach(
             if isinstance(part, Detections) and len(part):
                 region = crop.frame.image.region
                 assert region is not None
-                children.append(to_frame(part, region.transform()))
+                children.append(part.placed(region.transform()))
                 rows += [crop.row] * len(part)
     if not children:
         return found
     parent = np.full(len(found), -1, np.int64) if found.parent is None else found.parent
     merged = Detections.merge([found, *children])
     return merged.with_columns(parent=np.concatenate([parent, np.array(rows, np.int64)]))
-
-
-def to_frame(found: Detections, transform: ImageTransform) -> Detections:
-    """Objects in pixels of a crop as objects in pixels of its frame, boxes clipped to the frame.
-
-    In a turned crop boxes become rotated ones.
-
-    Args:
-        found: In pixels of the crop.
-        transform: ``Region.transform()`` of the crop.
-    """
-    obb = found.obb
-    if obb is None and transform.angle:
-        size = found.xyxy[:, 2:] - found.xyxy[:, :2]
-        obb = np.concatenate([found.xyxy[:, :2] + size / 2, size, np.zeros((len(found), 1), np.float32)], 1)
-    if obb is not None:
-        obb = transform.obb_to_frame(obb)
-    width, height = transform.frame_size
-    columns: dict[str, Any] = {
-        "xyxy": clip_boxes(obb_hull(obb) if obb is not None else transform.boxes_to_frame(found.xyxy), width, height),
-        "obb": obb,
-    }
-    if found.keypoints is not None:
-        columns["keypoints"] = transform.keypoints_to_frame(found.keypoints)
-    if found.mask is not None:
-        columns["mask"] = [_mask(mask, transform) for mask in found.mask]
-    return found.with_columns(**columns)
-
-
-def _mask(mask: Mask, transform: ImageTransform) -> Mask:
-    """A bitmap in pixels of the crop as one of the frame; a turned one by nearest neighbour."""
-    height, width = mask.bitmap.shape
-    if not transform.angle:
-        return Mask(mask.x + int(transform.origin[0]), mask.y + int(transform.origin[1]), mask.bitmap)
-    if not mask.bitmap.size:
-        return mask
-    place = np.array([mask.x, mask.y])
-    corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32) + place
-    placed = transform.points_to_frame(corners)
-    (x1, y1), (x2, y2) = np.floor(placed.min(0)).astype(int), np.ceil(placed.max(0)).astype(int)
-    xs, ys = np.meshgrid(np.arange(x1, x2) + 0.5, np.arange(y1, y2) + 0.5)
-    inside = np.floor(transform.points_to_input(np.stack([xs, ys], -1))).astype(int) - place
-    columns, rows = inside[..., 0], inside[..., 1]
-    good = (columns >= 0) & (columns < width) & (rows >= 0) & (rows < height)
-    bitmap = np.zeros(good.shape, bool)
-    bitmap[good] = mask.bitmap[rows[good], columns[good]]
-    return Mask(int(x1), int(y1), bitmap)
