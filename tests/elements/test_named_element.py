@@ -21,12 +21,14 @@ def shell(clean_env, tmp_path):
     home = tmp_path / "home"
     env = {**clean_env, "HOME": str(home), "GST_REGISTRY": str(home / "registry.bin")}
     home.mkdir()
-    subprocess.run([GSTINFER, "setup"], env=env, capture_output=True, check=True)
     plugins = home / ".gstreamer-1.0/plugins/python"
+    plugins.mkdir(parents=True)
     (plugins / "boxplugin.py").write_text(
         "import gstinfer\n"
         f"__gstelementfactory__ = gstinfer.element('boxplugin', model='{MODELS}:Options', confidence_threshold=0.5)\n"
     )
+    # Afterwards: GStreamer looks again only where the folder's time differs by a second.
+    subprocess.run([GSTINFER, "setup"], env=env, capture_output=True, check=True)
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)

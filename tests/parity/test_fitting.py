@@ -61,7 +61,8 @@ def test_every_way_to_fit_agrees_in_pixels_and_in_points(resize, frame, size):
     got = ours(bgr, "bgr", spec)[0]
     if resize == "crop" and transform.region != tuple(round(s / f) for s, f in zip(size, fitted.factor)):
         return  # one rounds a half up, the other down
-    assert np.array_equal(got, fitted.canvas)
+    # An enlarged crop is resized from another corner: builds of OpenCV differ in the last bit there.
+    assert np.abs(got.astype(int) - fitted.canvas).max() <= (resize == "crop")
     points = np.array([[0, 0], [3.5, 7], [size[0], size[1]]], np.float32)
     assert np.abs(fitted.back(points) - transform.points_to_frame(points)).max() < 1e-3
 
