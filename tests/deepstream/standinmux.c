@@ -123,7 +123,9 @@ fill_frame (const NvBufSurface * surf, guint index, const GstVideoFrame * from)
   guint8 *host = nvbuf_standin_host (surf, index);
   if (!host)
     return;
-  for (guint plane = 0; plane < p->num_planes; plane++) {
+  /* color-format may name a format of more planes than the frame has */
+  const guint planes = MIN (p->num_planes, GST_VIDEO_FRAME_N_PLANES (from));
+  for (guint plane = 0; plane < planes; plane++) {
     const guint8 *in = GST_VIDEO_FRAME_PLANE_DATA (from, plane);
     gint stride = GST_VIDEO_FRAME_PLANE_STRIDE (from, plane);
     guint in_w = GST_VIDEO_FRAME_COMP_WIDTH (from, plane);
