@@ -29,6 +29,12 @@ def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | N
     if not output:
         return [None] * len(sources)
     folder = Path(output)
+    try:
+        os.stat(folder)
+    except PermissionError as error:
+        raise ConfigError(f"{output!r} cannot be written: no permission to look into its folder") from error
+    except OSError:
+        pass
     if output.endswith("/") or folder.is_dir() or (len(sources) > 1 and not folder.suffix):
         if not folder.is_dir():
             try:
