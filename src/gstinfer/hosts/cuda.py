@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import ctypes as C
 from functools import lru_cache
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gstinfer.errors import HostError, MissingDependencyError
-from gstinfer.frames import FrameBatch
 from gstinfer.hosts import caps_of
-from gstinfer.hosts.frame import BufferFrame
-from gstinfer.hosts.gstbuffer import Mapping, capture_time, function, library, pts, video_meta
+from gstinfer.hosts.gstbuffer import Mapping, function, library
 from gstinfer.hosts.metas import MetaCodec
+from gstinfer.hosts.opened import OpenedBuffer
 from gstinfer.hosts.video import VideoFormat
 from gstinfer.image import FORMATS, Device, Image
 from gstinfer.unwinder import cxx_library
@@ -252,38 +250,17 @@ class CudaHost:
         return hold
 
 
-class _Opened:
-    """One buffer while a stage works on it."""
+class _Opened(OpenedBuffer):
+    """One buffer in CUDA memory."""
 
-    __slots__ = ("buffer", "frame", "hold", "host", "write")
+    __slots__ = ("hold",)
 
-    def __init__(self, host: CudaHost, buffer: Any, write: bool) -> None:
-        self.host, self.buffer, self.write = host, buffer, write
-
-    def __enter__(self) -> FrameBatch:
-        host, buffer = self.host, self.buffer
-        video, stream, meta = host.format, host.stream, video_meta(buffer)
-        self.hold = hold = host.map(buffer, self.write)
-        offsets, strides = (video.offsets, video.strides) if meta is None else (meta.offset, meta.stride)
-        name, planes = planes_of(hold, video, offsets, strides, host.device, not self.write)
+    def image(self, offsets: Any, strides: Any) -> Image:
+        host, video = self.host, self.host.format
+        self.hold = host.map(self.buffer, self.write)
+        name, planes = planes_of(self.hold, video, offsets, strides, host.device, not self.write)
         device = Device() if host.device is None else Device("cuda", host.device)
-        self.frame = BufferFrame(
-            Image(name, planes, video.width, video.height, video.color, device),
-            lambda: host.metas.read(buffer, video.size, video.pixel_aspect),
-            stream_id=stream.stream_id,
-            pts=pts(buffer),
-            sequence=stream.sequence,
-            time=capture_time(buffer),
-            source=stream.source,
-        )
-        stream.sequence += 1
-        return FrameBatch((self.frame,))
+        return Image(name, planes, video.width, video.height, video.color, device)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        frame, video = self.frame, self.host.format
-        frame.close()
+    def release(self) -> None:
         self.hold.wait()
-        if kind is None and frame.changed:
-            self.host.metas.write(self.buffer, frame.results, video.size, video.pixel_aspect)

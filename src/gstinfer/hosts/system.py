@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from gstinfer.frames import FrameBatch
 from gstinfer.hosts import caps_of
-from gstinfer.hosts.frame import BufferFrame
-from gstinfer.hosts.gstbuffer import Mapping, capture_time, plane_views, pts, video_meta
+from gstinfer.hosts.gstbuffer import Mapping, plane_views
 from gstinfer.hosts.metas import MetaCodec
+from gstinfer.hosts.opened import OpenedBuffer
 from gstinfer.hosts.video import VideoFormat
 from gstinfer.image import Image
 
@@ -50,36 +48,16 @@ class SystemHost:
         """Holds nothing between buffers."""
 
 
-class _Opened:
-    """One buffer while a stage works on it."""
+class _Opened(OpenedBuffer):
+    """One buffer in system memory."""
 
-    __slots__ = ("buffer", "frame", "host", "write")
+    __slots__ = ()
 
-    def __init__(self, host: SystemHost, buffer: Any, write: bool) -> None:
-        self.host, self.buffer, self.write = host, buffer, write
-
-    def __enter__(self) -> FrameBatch:
-        host, buffer = self.host, self.buffer
-        video, stream, meta = host.format, host.stream, video_meta(buffer)
-        offsets, strides = (video.offsets, video.strides) if meta is None else (meta.offset, meta.stride)
-        mapping = Mapping(buffer, write=self.write)
+    def image(self, offsets: Any, strides: Any) -> Image:
+        video = self.host.format
+        mapping = Mapping(self.buffer, write=self.write)
         planes = plane_views(mapping, video.name, video.width, video.height, offsets, strides)
-        self.frame = BufferFrame(
-            Image(video.name, planes, video.width, video.height, video.color),
-            lambda: host.metas.read(self.buffer, video.size, video.pixel_aspect),
-            stream_id=stream.stream_id,
-            pts=pts(buffer),
-            sequence=stream.sequence,
-            time=capture_time(buffer),
-            source=stream.source,
-        )
-        stream.sequence += 1
-        return FrameBatch((self.frame,))
+        return Image(video.name, planes, video.width, video.height, video.color)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        frame, video = self.frame, self.host.format
-        frame.close()
-        if kind is None and frame.changed:
-            self.host.metas.write(self.buffer, frame.results, video.size, video.pixel_aspect)
+    def release(self) -> None:
+        """The map ends with the last array made from it."""
