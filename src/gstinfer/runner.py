@@ -24,7 +24,7 @@ from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.model import LoadedModel
 from gstinfer.results import Result
-from gstinfer.ticket import BufferJob, Ticket
+from gstinfer.ticket import BufferJob, Ticket, release_in_turn
 
 __all__ = ["Lane", "ModelRunner", "RunnerConfig", "release", "share"]
 
@@ -364,11 +364,13 @@ class ModelRunner:
                     ticket._fail(failure)
                     self._drop_rest(ticket, failure)
             else:
+                done = []
                 for (ticket, index), result in zip(batch.places, results):
                     if ticket in spoilt:
                         ticket._fail(spoilt[ticket])
-                    else:
-                        ticket._deliver(index, result)
+                    elif ticket._deliver(index, result):
+                        done.append(ticket)
+                release_in_turn(done)
             self._in_flight.remove(batch)
             self._condition.notify_all()
 

@@ -43,15 +43,16 @@ class BufferFrame(Frame):
         self._reader = reader
         self._results: FrameResults | None = None
         self._read: FrameResults | None = None
-        self._before: list[Any] = []
+        self._before = _NOTHING
         super().__init__(image, results=None, **fields)  # type: ignore[arg-type]
 
     @property
     def results(self) -> FrameResults:
         """What is known about the frame. Arrays that were read from the buffer are read-only: replace the column."""
         if self._results is None:
-            self._results = self._read = self._reader() or FrameResults()
-            self._before = parts(self._results)
+            found = self._reader()
+            self._results = self._read = found or FrameResults()
+            self._before = parts(found) if found is not None else _NOTHING
         return self._results
 
     @results.setter
@@ -108,3 +109,6 @@ def _collect(value: Any, found: list[Any]) -> None:
         if is_dataclass(value):
             for item in vars(value).values():
                 _collect(item, found)
+
+
+_NOTHING = parts(FrameResults())

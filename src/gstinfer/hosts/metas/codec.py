@@ -2,7 +2,9 @@
 
 Layout: the magic ``GSTI``, a version and the length of the header (little-endian ``uint32`` each), the header as JSON
 in UTF-8, zero bytes up to a multiple of 8, then the arrays one after another, each starting at a multiple of 8. Inside
-the header an array is ``[dtype, shape, offset]``, the offset counting from the first array.
+the header an array is ``[dtype, shape, offset]``, the offset counting from the first array. The four columns that detections
+always have lie one after another, float32 ``xyxy`` and ``confidence``, int32 ``class_id`` and ``component_id``; the header
+has them as ``"boxes": [rows, offset]``.
 """
 
 from __future__ import annotations
@@ -20,10 +22,18 @@ from gstinfer.results import Attribute, Classifications, Detections, FrameResult
 
 __all__ = ["VERSION", "decode", "encode"]
 
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<4sII")
 _MAGIC = b"GSTI"
 _ARRAY = "$array"
+_BOXES = tuple(
+    (name, np.dtype(kind), width)
+    for name, kind, width in (("xyxy", "<f4", 4), ("confidence", "<f4", 1), ("class_id", "<i4", 1), ("component_id", "<i4", 1))
+)
+"""Name, type and width of the columns that detections always have."""
+_ROW = 28
+"""Bytes of a row of them."""
+_plain = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 _TEXT_FIELDS = (
     "text", "data", "start", "end", "prompt_id", "model", "tokens", "latency", "finish_reason", "component_id",
     "invalid", "tracker_id",
@@ -41,12 +51,14 @@ class _Arrays:
         array = np.asarray(array)
         if array.dtype.kind not in "biufcSUmM":
             raise TypeError(f"an array of dtype {array.dtype}")
-        raw = array.tobytes()
-        place = [array.dtype.str, array.shape, self.size]
-        pad = -len(raw) % 8
+        return [array.dtype.str, array.shape, self.append(array.tobytes())]
+
+    def append(self, raw: bytes) -> int:
+        """Takes bytes in; gives their offset."""
+        offset, pad = self.size, -len(raw) % 8
         self.parts += (raw, b"\0" * pad) if pad else (raw,)
         self.size += len(raw) + pad
-        return place
+        return offset
 
     def default(self, value: Any) -> Any:
         """What JSON does not know: NumPy's numbers and arrays."""
@@ -95,7 +107,10 @@ def encode(results: FrameResults, width: int, height: int, pixel_aspect: float =
             header["tensors"] = [
                 [{name: arrays.put(a) for name, a in t.outputs.items()}, t.component_id] for t in results.tensors
             ]
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, default=arrays.default)
+        if results.texts or (results.detections is not None and results.detections.data):
+            text = json.dumps(header, separators=(",", ":"), ensure_ascii=False, default=arrays.default)
+        else:
+            text = _plain(header)
         # Lone surrogates are legal in a Python string and must not break the frame.
         raw = text.encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
@@ -115,9 +130,12 @@ def _narrow(class_map: NDArray[np.int32]) -> NDArray[Any]:
 
 
 def _detections(d: Detections, arrays: _Arrays) -> dict[str, Any]:
-    out: dict[str, Any] = {
-        name: arrays.put(getattr(d, name)) for name in ("xyxy", "confidence", "class_id", "component_id")
-    }
+    count = len(d)
+    raw = b"".join([np.asarray(getattr(d, name), dtype).tobytes() for name, dtype, _ in _BOXES])
+    if len(raw) != count * _ROW:
+        lengths = ", ".join(f"{name} {np.shape(getattr(d, name))}" for name, _, _ in _BOXES)
+        raise ValueError(f"columns of detections differ in length: {lengths}")
+    out: dict[str, Any] = {"boxes": [count, arrays.append(raw)]}
     for name in ("tracker_id", "obb", "keypoints", "parent"):
         column = getattr(d, name)
         if column is not None:
@@ -197,10 +215,12 @@ def decode(raw: bytes) -> tuple[FrameResults, tuple[int, int], float]:
 
 def _read_detections(header: dict[str, Any], get: Any) -> Detections:
     columns: dict[str, Any] = {
-        name: get(header[name])
-        for name in ("xyxy", "confidence", "class_id", "component_id", "tracker_id", "obb", "keypoints", "parent")
-        if name in header
+        name: get(header[name]) for name in ("tracker_id", "obb", "keypoints", "parent") if name in header
     }
+    count, offset = header["boxes"]
+    for name, dtype, width in _BOXES:
+        columns[name] = get([dtype, (count, width) if width > 1 else (count,), offset])
+        offset += count * width * 4
     if "mask" in header:
         places, packed = get(header["mask"][0]).tolist(), get(header["mask"][1])
         bits = np.unpackbits(packed, count=sum(h * w for _, _, h, w in places)).view(bool)
