@@ -95,6 +95,8 @@ def test_null_while_a_model_is_exchanged():
     gstinfer.register()
     from gi.repository import Gst
 
+    # Pools of threads that libraries keep for good.
+    play(CYCLE.format(frames=5, model=f"{MODELS}:Number", extra=""))
     before = threads()
     for delay in (0.0, 0.02, 0.1):
         pipeline = Gst.parse_launch(CYCLE.format(frames=-1, model=f"{MODELS}:Number", extra="name=infer"))

@@ -8,7 +8,6 @@ for it.
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
 from typing import Any
 
 from gstinfer.elements.infer.stage import InferStage
@@ -16,6 +15,7 @@ from gstinfer.errors import ModelError
 from gstinfer.frames import DropFrame, Flushed, Frame, FrameBatch
 from gstinfer.hosts import Host
 from gstinfer.results import Result
+from gstinfer.ticket import Ticket
 
 __all__ = ["Handover", "can_hand_over", "hand_over"]
 
@@ -25,64 +25,102 @@ def can_hand_over(stage: InferStage, host: Host) -> bool:
     return type(stage) is InferStage and stage.lane is not None and host.single and stage.plain
 
 
-def hand_over(stage: InferStage, host: Host, buffer: Any, pts: int | None) -> None:
-    """Infers a buffer's frame. Streaming thread.
+def hand_over(stage: InferStage, host: Host, buffer: Any, pts: int | None, *, settled: bool = True) -> Handover:
+    """Gives a buffer to the runner; its frame is finished by ``finish``. Streaming thread.
+
+    Args:
+        stage: Of the element.
+        host: Of the pad.
+        buffer: A ``Gst.Buffer``.
+        pts: Its time, ns.
+        settled: See ``Handover``.
 
     Raises:
-        Flushed, ModelError, DropFrame, HostError: As ``InferStage.process`` inside ``host.open``.
+        Flushed, DropFrame: The lane was flushed, or a late frame is to be dropped.
     """
-    job = Handover(stage, host.open(buffer))
+    job = Handover(stage, host.open(buffer), settled)
     if stage.skips(pts, 1):
         stage.pass_on(job.open())
         job.leave()
-        return
-    assert stage.lane is not None
-    try:
-        stage.lane.submit_buffer(job).result()
-    except ModelError as error:
-        job.failed(error)
+    else:
+        assert stage.lane is not None
+        job.ticket = stage.lane.submit_buffer(job)
+    return job
 
 
 class Handover:
-    """One buffer on its way through the runner."""
+    """One buffer on its way through the runner.
 
-    __slots__ = ("_batch", "_context", "_stage")
+    Args:
+        stage: Of the element.
+        context: The buffer as the host opens it.
+        settled: Whether nobody else is going to take or leave a reference to the buffer, so that it may be written on any
+            thread. Where it is not so when the results come, they are written by ``finish``.
 
-    def __init__(self, stage: InferStage, context: AbstractContextManager[FrameBatch]) -> None:
-        self._stage, self._context = stage, context
+    Attributes:
+        ticket: What is waited for; None where nothing is inferred.
+    """
+
+    __slots__ = ("_batch", "context", "settled", "stage", "ticket")
+
+    def __init__(self, stage: InferStage, context: Any, settled: bool) -> None:
+        self.stage, self.context, self.settled = stage, context, settled
+        self.ticket: Ticket | None = None
         self._batch: FrameBatch | None = None
 
     def open(self) -> tuple[Frame, ...]:
         """The buffer's frame. The runner's worker."""
-        self._batch = self._context.__enter__()
+        self._batch = self.context.__enter__()
         return self._batch.frames
 
     def close(self, results: list[tuple[Result, ...]], model: str) -> None:
         """Puts the results on the frame and writes them. The runner's finishing thread."""
         assert self._batch is not None
         try:
-            self._stage.annotate(self._batch, results, model)
+            self.stage.annotate(self._batch, results, model)
         except BaseException as error:
             self.leave(error)
             raise
-        self.leave()
+        if self.settled:
+            self.leave()
 
     def leave(self, error: BaseException | None = None) -> None:
         """Closes the buffer, once; with an error nothing is written."""
         batch, self._batch = self._batch, None
         if batch is not None:
             began = time.monotonic()
-            self._context.__exit__(None if error is None else type(error), error, None)
-            self._stage.write_seconds += time.monotonic() - began
+            self.context.__exit__(None if error is None else type(error), error, None)
+            self.stage.write_seconds += time.monotonic() - began
 
-    def failed(self, error: ModelError) -> None:
-        """The model failed: what becomes of the frame is the stage's policy. Streaming thread."""
+    @property
+    def done(self) -> bool:
+        return self.ticket is None or self.ticket.done
+
+    def finish(self) -> None:
+        """Waits until the results are on the buffer; where the model failed, the stage's policy decides. Streaming thread.
+
+        Raises:
+            Flushed, ModelError, DropFrame, HostError: As ``InferStage.process`` inside ``host.open``.
+        """
+        try:
+            if self.ticket is not None:
+                self.ticket.result()
+        except ModelError as error:
+            self._failed(error)
+        self.leave()
+
+    def _failed(self, error: ModelError) -> None:
         batch = self._batch
         if batch is None:
             raise error
         try:
-            self._stage.failed(batch, error)
+            self.stage.failed(batch, error)
         except (ModelError, DropFrame, Flushed) as outcome:
             self.leave(outcome)
             raise
-        self.leave()
+
+    def abandon(self) -> None:
+        """Closes the buffer without results, when the model no longer reads its pixels."""
+        if self.ticket is not None:
+            self.ticket.wait()
+        self.leave(Flushed())

@@ -159,7 +159,7 @@ class PyInfer(BatchElement):
             return self.in_flight.cycle(buffer)
         began = time.monotonic_ns() if self.lateness.live else 0
         if can_hand_over(self.stage, self.host):
-            hand_over(self.stage, self.host, buffer, pts_of(buffer))
+            hand_over(self.stage, self.host, buffer, pts_of(buffer)).finish()
             flow = Gst.FlowReturn.OK
         else:
             flow = super().do_transform_ip(buffer)

@@ -7,7 +7,9 @@ from collections import deque
 from typing import Any
 
 from gstinfer.elements.compat import DROPPED, Gst
+from gstinfer.elements.infer.direct import Handover, can_hand_over, hand_over
 from gstinfer.frames import DropFrame, Flushed
+from gstinfer.hosts.gstbuffer import pts
 
 __all__ = ["FramesInFlight"]
 
@@ -29,7 +31,7 @@ class FramesInFlight:
 
     def __init__(self, element: Any, depth: int) -> None:
         self.element, self.depth = element, depth
-        self._waiting: deque[tuple[Any, Any]] = deque()
+        self._waiting: deque[Handover | _Opened] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -41,41 +43,37 @@ class FramesInFlight:
             OK where this very buffer may go at once; else DROPPED, which means to GStreamer that it is kept, or the flow of a
             push that failed.
         """
-        context = self.element.host.open(buffer)
-        batch = context.__enter__()
-        try:
-            pending = self.element.stage.submit(batch)
-        except BaseException as error:
-            context.__exit__(type(error), error, error.__traceback__)
-            raise
-        self._waiting.append((context, pending))
-        while len(self._waiting) > 1 and (len(self._waiting) > self.depth or self._waiting[0][1].done):
+        waiting, stage, host = self._waiting, self.element.stage, self.element.host
+        if waiting:
+            # The vfunc that took it has returned: its wrapper holds the only reference now.
+            waiting[-1].settled = True
+        if can_hand_over(stage, host):
+            taken: Handover | _Opened = hand_over(stage, host, buffer, pts(buffer), settled=False)
+        else:
+            taken = _Opened(stage, host.open(buffer))
+        waiting.append(taken)
+        while len(waiting) > 1 and (len(waiting) > self.depth or waiting[0].done):
             flow = self._send()
             if flow != Gst.FlowReturn.OK:
                 return flow
-        if len(self._waiting) == 1 and pending.done:
-            self._waiting.clear()
-            self._finish(context, pending)
+        if len(waiting) == 1 and taken.done:
+            waiting.clear()
+            taken.finish()
             return Gst.FlowReturn.OK
         return DROPPED
 
-    def _finish(self, context: Any, pending: Any) -> None:
-        with _entered(context):
-            pending.finish()
-        self.element.stage.wrote()
-
     def _send(self) -> Any:
         """Finishes the first buffer and pushes it."""
-        context, pending = self._waiting.popleft()
+        first = self._waiting.popleft()
         try:
-            self._finish(context, pending)
+            first.finish()
         except DropFrame:
             return Gst.FlowReturn.OK
-        pointer = hash(context.buffer)
+        pointer = hash(first.context.buffer)
         # PyGObject gave the wrapper a reference of its own when it outlived the vfunc. The push takes another, and the wrapper
         # goes first, so that elements behind find the buffer writable.
         _ref(pointer)
-        context.buffer = None
+        first.context.buffer = None
         return Gst.FlowReturn(_push(hash(self.element.srcpad), pointer))
 
     def drain(self) -> None:
@@ -88,23 +86,44 @@ class FramesInFlight:
     def clear(self) -> None:
         """Lets go of everything without results."""
         while self._waiting:
-            self._abandon(*self._waiting.popleft())
+            self._waiting.popleft().abandon()
 
-    def _abandon(self, context: Any, pending: Any) -> None:
+
+class _Opened:
+    """A buffer that this thread opens and closes, as something of the user's sees its frames.
+
+    Raises:
+        Flushed, DropFrame: As ``InferStage.submit``.
+    """
+
+    __slots__ = ("_pending", "_stage", "context", "settled")
+
+    def __init__(self, stage: Any, context: Any) -> None:
+        self._stage, self.context, self.settled = stage, context, False
+        batch = context.__enter__()
+        try:
+            self._pending = stage.submit(batch)
+        except BaseException as error:
+            context.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    @property
+    def done(self) -> bool:
+        return bool(self._pending.done)
+
+    def finish(self) -> None:
+        """See ``Handover.finish``."""
+        try:
+            self._pending.finish()
+        except BaseException as error:
+            self.context.__exit__(type(error), error, error.__traceback__)
+            raise
+        self.context.__exit__(None, None, None)
+        self._stage.wrote()
+
+    def abandon(self) -> None:
+        """See ``Handover.abandon``."""
         # The model may still read the pixels: they stay mapped until its batch is out.
-        pending.wait()
+        self._pending.wait()
         flushed = Flushed()
-        context.__exit__(Flushed, flushed, None)
-
-
-class _entered:
-    """A context that was entered before: leaving it is all that is left to do."""
-
-    def __init__(self, context: Any) -> None:
-        self.context = context
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: Any) -> Any:
-        return self.context.__exit__(*error)
+        self.context.__exit__(Flushed, flushed, None)
