@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from common import Gst, measure, pipeline
+from workers import measure_workers
 
 import gstinfer
 from gstinfer.frames import Frame, FrameBatch
@@ -159,6 +160,22 @@ def latency(net: str, frames: int, alone: float) -> None:
     )
 
 
+def full(net: str, streams: int, workers: int, bound: float, options: argparse.Namespace) -> None:
+    """Everything together, at one number of streams and of processes."""
+    os.environ["BENCH_NET"] = net
+    elements, free = f"{element(net, str(streams))} {BEHIND}", torch.cuda.mem_get_info()[0]
+    if workers > 1:
+        rate = measure_workers(workers, streams, elements, options.frames, options.limit)
+    else:
+        rate = measure(streams, elements, options.frames, options.limit)
+    print(
+        f"full {net}, {streams} streams, {workers} processes: {rate.fps:.0f} fps, {rate.fps / bound:.3f} of "
+        f"min(decode, model) {bound:.0f}, {rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames, "
+        f"GPU memory {(free - torch.cuda.mem_get_info()[0]) / 2**20:+.0f} MiB after {rate.error}",
+        flush=True,
+    )
+
+
 def element(net: str, key: str) -> str:
     more = os.environ.get("BENCH_PYINFER", "")
     return f"pyinfer model={HERE}/networks.py:TableModel device=cuda:0 model-instance-id={net}-{key} {more}"
@@ -169,6 +186,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--limit", type=float, default=8)
     parser.add_argument("--streams", default="1,16,32,48")
+    parser.add_argument("--workers", default="1", help="processes that the streams are dealt out over, one figure for each")
     parser.add_argument("--nets", default="yolo26s,yolo26n")
     parser.add_argument("--parts", default="preprocess,model,decode,full,latency")
     options = parser.parse_args()
@@ -187,16 +205,9 @@ def main() -> None:
     for net in options.nets.split(","):
         best, one = model_alone(net) if "model" in parts else (0.0, 0.0)
         for n in streams if "full" in parts else ():
-            os.environ["BENCH_NET"] = net
-            free = torch.cuda.mem_get_info()[0]
-            rate = measure(n, f"{element(net, str(n))} {BEHIND}", options.frames, options.limit)
             bound = min(best or np.inf, decode[n].fps if n in decode else np.inf)
-            print(
-                f"full {net}, {n} streams: {rate.fps:.0f} fps, {rate.fps / bound:.3f} of min(decode, model) {bound:.0f}, "
-                f"{rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames, "
-                f"GPU memory {(free - torch.cuda.mem_get_info()[0]) / 2**20:+.0f} MiB after {rate.error}",
-                flush=True,
-            )
+            for workers in map(int, options.workers.split(",")):
+                full(net, n, workers, bound, options)
         if "latency" in parts:
             latency(net, 1000, one)
 
