@@ -15,9 +15,11 @@ pytest.importorskip("gi")
 from sessions import Gaps, free_port, running, wait_for
 
 from gstinfer.app import live, sources
+from gstinfer.app.entry import Entry
 from gstinfer.app.pipeline import make
 from gstinfer.app.session import Job, Session
 from gstinfer.errors import ConfigError
+from gstinfer.image import Device
 
 
 def test_two_cameras_killed_and_restarted(camera, model, tmp_path):
@@ -58,7 +60,8 @@ def test_an_attempt_and_a_connection_leave_nothing_behind():
     from gstinfer.elements.compat import Gst
 
     pipeline, gone = Gst.Pipeline.new(None), []
-    connection = live.Connection(pipeline, f"rtsp://127.0.0.1:{free_port()}/x", 0)
+    entry = Entry(Device(), lambda text: None)
+    connection = live.Connection(pipeline, f"rtsp://127.0.0.1:{free_port()}/x", entry, 0)
     pipeline.set_state(Gst.State.PAUSED)
     connection.open()
     connection._bin.weak_ref(gone.append, "attempt")

@@ -11,7 +11,8 @@ import pytest
 pytestmark = pytest.mark.gst
 pytest.importorskip("gi")
 
-from gstinfer.app.session import Job, Session, parse_settings
+from gstinfer.app.session import Job, Session
+from gstinfer.app.settings import parse_settings
 from gstinfer.errors import ConfigError, PublishError, UnknownNameError
 from gstinfer.publish import worker
 

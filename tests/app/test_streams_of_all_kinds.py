@@ -40,7 +40,7 @@ def feed(monkeypatch, plan: list[tuple[int, ...]]) -> None:
         app.connect("need-data", need)
         return queue
 
-    monkeypatch.setattr(branches.sources, "build", build)
+    monkeypatch.setattr(branches.decoding, "build", build)
 
 
 def run(model, tmp_path, **more) -> tuple[Session, list[dict]]:

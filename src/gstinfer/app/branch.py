@@ -8,14 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gstinfer.app import sinks, sources, window
+from gstinfer.app import decoding, sinks, sources, window
 from gstinfer.app.counts import Clockwork, Counts
+from gstinfer.app.devices import Seat
+from gstinfer.app.entry import Entry
 from gstinfer.app.live import STALL_SECONDS, Connection
 from gstinfer.app.mosaic import Tile
 from gstinfer.app.pipeline import link, make
+from gstinfer.app.placement import TURN
 from gstinfer.elements.base import BatchElement
 from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import GstInferError
+from gstinfer.image import Device
 
 __all__ = ["Branch"]
 
@@ -37,16 +41,16 @@ class Branch:
     Args:
         source: What runs.
         output: MP4 file to write, or None.
-        properties: Values by element factory and property name; ``None`` for a factory leaves that element out.
-            ``then`` is a second pyinfer, behind the tracker.
         publish: URLs that messages go to.
         max_frames: Frames after which the stream ends, or None.
         attempts: Failures in a row after which a camera counts as failed; see ``live.Connection``.
         tile: Its place in a picture of many, or None.
         show: Element that opens a window for its pictures, or empty; see ``window.find_sink``.
-        updated: Told (spec, error or empty) after each attempt to exchange the model, on the polling thread.
+        updated: Told (branch, spec, error or empty) after each attempt to exchange the model, on the polling thread.
 
     Attributes:
+        seat: The device it runs on and its elements' properties, from ``start`` on; ``then`` among them is a second pyinfer,
+            behind the tracker.
         state: ``"ready"``, ``"connecting"``, ``"playing"``, ``"stalled"``, ``"ended"`` or ``"failed"``.
         error: Why it failed, or empty.
         warnings: What elements warned of, once each.
@@ -58,18 +62,18 @@ class Branch:
         self,
         source: sources.Source,
         output: Path | None,
-        properties: Mapping[str, Mapping[str, Any] | None],
         publish: Sequence[str],
         max_frames: int | None,
         *,
         attempts: int | None = None,
         tile: Tile | None = None,
         show: str = "",
-        updated: Callable[[str, str], None] = lambda spec, error: None,
+        updated: Callable[[Branch, str, str], None] = lambda branch, spec, error: None,
     ) -> None:
         self.source, self.output, self.max_frames = source, output, max_frames
         self.attempts, self.tile, self.show, self.updated = attempts, tile, show, updated
-        self.properties, self.publish = properties, publish
+        self.publish = publish
+        self.seat: Seat | None = None
         self.counts, self.facts = Counts(), sources.Facts()
         self.state, self.error = "ready", ""
         self.warnings: list[str] = []
@@ -88,6 +92,7 @@ class Branch:
         self._since = float("inf")
         self._deadline: float | None = None
         self._missing = ""
+        self._way: Entry
         self._connection: Connection | None = None
         self._queue: Any = None
         self._arrived = 0
@@ -110,55 +115,66 @@ class Branch:
         known = [n for n in (self.facts.frames, self.max_frames) if n is not None]
         return min(known) if known else None
 
-    def probe(self) -> None:
-        """Looks at the source before anything is opened for writing; a failure is kept in ``error``."""
+    def probe(self, device: Device) -> None:
+        """Looks at the source before anything is opened for writing; a failure is kept in ``error``.
+
+        Args:
+            device: Where it may run.
+        """
         try:
-            self.facts = sources.probe(self.source)
+            self.facts = sources.probe(self.source, device)
         except GstInferError as error:
             self._end(str(error))
 
-    def start(self) -> None:
+    def start(self, seat: Seat) -> None:
         """Builds the pipeline and plays it; a failure is kept in ``error``."""
         with self._polling:
+            self.seat = seat
             try:
-                self._build()
+                self._way = Entry(seat.device, self._warn, self.facts.orientation)
+                self._play(seat)
             except GstInferError as error:
                 self._end(str(error))
-                return
-            self.state = "connecting"
-            if self.pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
-                self._look()
-                self._end("the pipeline cannot start")
-                return
-            # The model is loaded by now, however long that took.
-            self._since = self._last_arrival = time.monotonic()
 
-    def _build(self) -> None:
+    def _play(self, seat: Seat) -> None:
+        self._build(seat.properties, self._way)
+        self.state, pipeline = "connecting", self.pipeline
+        if pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
+            self._look()
+            # Another one plays where NVDEC refused the stream.
+            if self.pipeline is pipeline:
+                self._end("the pipeline cannot start")
+            return
+        # The model is loaded by now, however long that took.
+        self._since = self._last_arrival = time.monotonic()
+
+    def _build(self, properties: Mapping[str, Mapping[str, Any] | None], entry: Entry) -> None:
         pipeline = self.pipeline = Gst.Pipeline.new(None)
+        self._elements = []
         if self.source.kind == "rtsp":
-            self._connection = Connection(pipeline, self.source.target, self.attempts)
+            self._connection = Connection(pipeline, self.source.target, entry, self.attempts)
             self._queue = self._connection.queue
         else:
-            self._queue = sources.build(pipeline, self.source, self._nothing_found, self._broken.append, self.facts.colorimetry)
-        chain = [
-            self._queue,
-            make(pipeline, "videoconvert"),
-            make(pipeline, "videoflip", video_direction="auto"),
-        ]
-        plan = [(name, self.properties.get(name, {})) for name in ("pyinfer", "pytrack")]
-        plan.append(("pyinfer", self.properties.get("then")))
-        vlm = self.properties.get("pyvlm")
+            self._queue = decoding.build(
+                pipeline, self.source, self._nothing_found, self._broken.append, self.facts, entry
+            )
+        # Frames in CUDA memory were brought upright where that was needed: it is done in system memory alone.
+        turn = () if entry.on_gpu else TURN
+        chain = [self._queue, *(make(pipeline, factory, **values) for factory, values in turn)]
+        plan = [(name, properties.get(name, {})) for name in ("pyinfer", "pytrack")]
+        plan.append(("pyinfer", properties.get("then")))
+        vlm = properties.get("pyvlm")
         if vlm is not None:
             # Of a file every segment is answered, however long that takes.
             patient = {} if self.source.live else {"on_full": "wait", "timeout": 600.0, "drain_timeout": 600.0}
             plan.append(("pyvlm", {"stream_id": self.source.stream_id, **patient, **vlm}))
-        full = {"on_full": "drop" if self.source.live else "wait", **(self.properties.get("pypublish") or {})}
+        full = {"on_full": "drop" if self.source.live else "wait", **(properties.get("pypublish") or {})}
         plan += [("pypublish", {"url": url, **full}) for url in self.publish]
         for factory, values in plan:
             if values is None:
                 continue
             element = make(pipeline, factory, **values)
-            sources.name_frames(element, self.source)
+            decoding.name_frames(element, self.source)
             self._elements.append(element)
         self._elements[0].set_property("stream-id", self.source.stream_id)
         chain += self._elements
@@ -168,17 +184,16 @@ class Branch:
         self._queue.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, self._arrive)
         self._queue.get_static_pad("src").add_probe(both, self._limit)
         chain[-1].get_static_pad("src").add_probe(both, self._count)
+        overlay = properties.get("pyoverlay") or {}
         if self.tile is not None:
-            self._sinks = self.tile.build(pipeline, self.properties.get("pyoverlay") or {})
-            self._elements.append(self._sinks[1])
+            self._sinks = self.tile.build(pipeline, overlay, entry.on_gpu)
         elif self.show:
-            self._sinks = window.show(pipeline, self.show, self._part, self.properties.get("pyoverlay") or {})
-            self._elements.append(self._sinks[1])
+            self._sinks = window.show(pipeline, self.show, self._part, overlay, entry.on_gpu)
         elif self._part is None:
             self._sinks = sinks.nowhere(pipeline)
         else:
-            self._sinks = sinks.video_file(pipeline, self._part, self.properties.get("pyoverlay") or {})
-            self._elements.append(self._sinks[1])
+            self._sinks = sinks.video_file(pipeline, self._part, overlay, entry.on_gpu)
+        self._elements += [element for element in self._sinks if isinstance(element, BatchElement)]
         link(*chain, self._sinks[0])
 
     def _arrive(self, pad: Any, info: Any) -> Any:
@@ -251,6 +266,8 @@ class Branch:
     def _take(self, message: Any) -> None:
         types = Gst.MessageType
         if message.type == types.ERROR:
+            if self._refused_by_nvdec(message):
+                return
             if self._connection is not None and self._connection.owns(message.src):
                 self._connection.error(*message.parse_error())
             elif self.show and window.closed(message, self._sinks):
@@ -268,7 +285,25 @@ class Branch:
             structure = structure_of(message)
             if structure.get_name() == "gstinfer-model-updated":
                 failed = structure.get_value("status")
-                self.updated(structure.get_value("model"), structure.get_value("reason") or "it failed" if failed else "")
+                self.updated(self, structure.get_value("model"), structure.get_value("reason") or "it failed" if failed else "")
+
+    def _refused_by_nvdec(self, message: Any) -> bool:
+        """Whether the stream begins anew, decoded on the CPU, since NVDEC failed before its first frame."""
+        src, entry = message.src, self._way
+        if self._arrived or self._stopping.is_set() or isinstance(src, BatchElement) or src in self._sinks:
+            return False
+        if not entry.refused(str(message.parse_error()[0].message).rstrip(".")):
+            return False
+        # A camera connects again by itself; from a pipe nothing can be read twice.
+        if self._connection is not None or self.source.kind == "stdin" or self.seat is None:
+            return False
+        self.pipeline.set_state(Gst.State.NULL)
+        self._missing = ""
+        try:
+            self._play(self.seat)
+        except GstInferError as error:
+            self._end(str(error))
+        return True
 
     def _warn(self, text: str) -> None:
         if text not in self.warnings:
@@ -391,6 +426,7 @@ class Branch:
         return {
             "name": self.source.stream_id,
             "source": self.source.text,
+            "device": "" if self.seat is None else str(self.seat.device),
             "state": self.state,
             "error": self.error or (self._connection.trouble if self._connection is not None else "") or None,
             "frames": self.counts.frames,

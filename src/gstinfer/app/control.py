@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Names of the arguments that a command needs, and of those that it may have."""
 
-ROW = ("name", "source", "state", "frames", "fps", "lag", "dropped", "error")
+ROW = ("name", "source", "device", "state", "frames", "fps", "lag", "dropped", "error")
 """What ``list`` tells of a stream."""
 
 

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
+from gstinfer.app.entry import Entry
 from gstinfer.app.pipeline import make
 from gstinfer.elements.compat import Gst
 from gstinfer.errors import ConfigError
@@ -64,6 +65,7 @@ class Connection:
     Args:
         pipeline: Where the elements go.
         url: Address, with name and password.
+        entry: Chooses its decoder.
         attempts: Failures in a row that end it, 0 for no end. None: six seconds where nobody ever answered, five failures
             before the first frame, no end after it.
 
@@ -75,8 +77,8 @@ class Connection:
         ending: Whether ``end`` was called.
     """
 
-    def __init__(self, pipeline: Any, url: str, attempts: int | None = None) -> None:
-        self.pipeline, self.url, self.attempts = pipeline, url, attempts
+    def __init__(self, pipeline: Any, url: str, entry: Entry, attempts: int | None = None) -> None:
+        self.pipeline, self.url, self.entry, self.attempts = pipeline, url, entry, attempts
         self.failed = self.trouble = ""
         self.connects = self.losses = 0
         self.queue = entry_queue(pipeline, live=True)
@@ -121,6 +123,7 @@ class Connection:
             (source, source.connect("pad-added", self._stream_found, decoder)),
             (source, source.connect("no-more-pads", self._all_found, decoder)),
             (decoder, decoder.connect("pad-added", self._decoded, box)),
+            *self.entry.watch(decoder),
         ]
         self._bin, self._ended, self._frames, self._counted = box, None, 0, False
         self._last = time.monotonic()
@@ -143,7 +146,7 @@ class Connection:
     def _decoded(self, decoder: Any, pad: Any, box: Any) -> None:
         caps = pad.get_current_caps() or pad.query_caps(None)
         if caps.to_string().startswith("video/x-raw") and not self._sink.is_linked():
-            ghost = Gst.GhostPad.new("src", pad)
+            ghost = Gst.GhostPad.new("src", self.entry.bring(box, pad, caps))
             ghost.set_active(True)
             box.add_pad(ghost)
             ghost.link(self._sink)

@@ -172,18 +172,15 @@ class Tile:
             element.set_state(Gst.State.NULL)
             self.mosaic.pipeline.remove(element)
 
-    def build(self, pipeline: Any, overlay: Mapping[str, Any]) -> list[Any]:
-        """Elements of the stream's own pipeline that draw the results and hand the picture over."""
+    def build(self, pipeline: Any, overlay: Mapping[str, Any], on_gpu: bool = False) -> list[Any]:
+        """Elements of the stream's own pipeline that draw the results and hand the picture over; see ``sinks.drawing``."""
         paced = [make(pipeline, "clocksync")] if self.mosaic.live and not self.source.live else []
-        chain = [
-            make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0),
-            make(pipeline, "pyoverlay", **overlay),
-            *paced,
-            make(pipeline, "appsink", sync=False, emit_signals=True, max_buffers=2, **sinks.NO_PREROLL),
-        ]
+        start = sinks.drawing(pipeline, overlay, on_gpu)
+        end = [*paced, make(pipeline, "appsink", sync=False, emit_signals=True, max_buffers=2, **sinks.NO_PREROLL)]
+        chain = [*start, *end]
         chain[-1].connect("new-sample", self._hand_over)
         chain[-1].get_static_pad("sink").add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, self._ends)
-        link(*chain)
+        link(start[-1], *end)
         return chain
 
     def _hand_over(self, sink: Any) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ import gstinfer
 from gstinfer import registry
 from gstinfer.app import sinks, sources, window
 from gstinfer.app.branch import Branch
+from gstinfer.app.devices import Seat, least_loaded, resolve
 from gstinfer.app.mosaic import Mosaic
+from gstinfer.app.settings import parse_settings, refuse_idle
 from gstinfer.app.sources import Source
-from gstinfer.elements import factories
 from gstinfer.errors import ConfigError, HostError, ModelLoadError, UnknownNameError
+from gstinfer.image import Device
 from gstinfer.model import ModelSpec
 from gstinfer.publish.worker import open_lease, publisher_for
 
-__all__ = ["Job", "Session", "parse_settings", "stop_on_signals"]
+__all__ = ["Job", "Session", "stop_on_signals"]
 
 TICK = 0.05
 """Seconds between two looks at the pipelines."""
@@ -43,7 +46,7 @@ class Job:
     Attributes:
         inputs: As ``sources.parse_all`` reads them: files, folders, patterns, addresses, cameras, ``test:PATTERN``.
         model: Spec of the model.
-        device: ``"auto"``, ``"cpu"`` or ``"cuda:N"``.
+        device: ``"auto"``, ``"cpu"``, ``"cuda:N"``, or several GPUs that share the inputs: ``"cuda:0,cuda:1"``.
         settings: ``NAME=VALUE`` for pyinfer, ``ELEMENT.NAME=VALUE`` for the others.
         track: Name of a tracker, or ``"none"``.
         output: MP4 file, or folder; None for no pictures.
@@ -76,54 +79,6 @@ class Job:
     then: str = ""
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """``NAME=VALUE`` and ``ELEMENT.NAME=VALUE`` as checked values by element and property.
-
-    Raises:
-        ConfigError: No ``=``, or a value that does not fit.
-        UnknownNameError: An element or a property that is not known.
-    """
-    options = {name: cls.options for name, _, cls in factories()}
-    options["then"] = options["pyinfer"]
-    found: dict[str, dict[str, Any]] = {name: {} for name in options}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        element, dot, name = key.strip().rpartition(".")
-        element = element if dot else "pyinfer"
-        if not equals:
-            raise ConfigError(f"--set {text!r} has no '='", hint="write --set NAME=VALUE")
-        if element not in options:
-            raise UnknownNameError("element", element, options)
-        option = options[element].get(name.replace("-", "_"))
-        if option is None:
-            raise UnknownNameError(f"property of {element}", name, (o.key for o in options[element].values()))
-        parsed = option.parse(value)
-        found[element][option.name] = option.unset if parsed is None else parsed
-    return found
-
-
-def _refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
-    """Refuses settings that nothing would use, or that say twice what an option of the command says."""
-    absent = {
-        "pytrack": job.track == "none" and "there is no tracker with --track none",
-        "pyvlm": not job.vlm and "there is no vision-language model without --vlm",
-        "then": not job.then and "there is no second model without --then",
-        "pyoverlay": not (job.output or job.show) and "nothing is drawn without --output or --show",
-        "pypublish": not job.publish and "nothing is published without --jsonl or --publish",
-    }
-    for element, reason in absent.items():
-        if reason and settings[element]:
-            raise ConfigError(f"--set {element}.{next(iter(settings[element]))} has no effect: {reason}")
-    twice = {"pyinfer": {"model": "--model", "device": "--device"}, "pytrack": {"tracker": "--track"}}
-    twice["then"] = {"model": "--then", "device": "--device"}
-    twice["pypublish"] = {"url": "--jsonl or --publish"}
-    twice["pyvlm"] = {"model": "--vlm", "prompt": "--prompt"}
-    for element, names in twice.items():
-        for name, option in names.items():
-            if name in settings[element]:
-                raise ConfigError(f"--set {element}.{name} is {option}", hint=f"use {option}")
-
-
 class Session:
     """Runs a job. Everything that can be checked is checked when it is made.
 
@@ -134,6 +89,7 @@ class Session:
 
     Attributes:
         branches: One per input, those that ended too.
+        seats: The devices, each with a model of its own; a stream gets the one that runs the fewest.
         urls: Where messages go, each target once.
 
     Raises:
@@ -156,20 +112,14 @@ class Session:
             ModelSpec.parse(job.then)
         if job.prompt and not job.vlm:
             raise ConfigError("--prompt asks nobody without --vlm", hint="add --vlm openai:URL#MODEL")
-        _refuse_idle(settings, job)
+        refuse_idle(settings, job)
         if "stream_id" in settings["pyinfer"]:
             if len(inputs) != 1:
                 raise ConfigError("--set stream-id would give several inputs one name", hint="leave it out")
             inputs = [replace(inputs[0], stream_id=settings["pyinfer"]["stream_id"])]
-        shared = {"model_instance_id": f"run-{id(self):x}"}
-        self._infer: dict[str, Any] = {"model": job.model, "device": job.device, **shared, **settings["pyinfer"]}
-        self._properties: dict[str, Mapping[str, Any] | None] = {
-            **settings,
-            "pyinfer": self._infer,
-            "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
-            "pyvlm": {"model": job.vlm, "prompt": job.prompt, **shared, **settings["pyvlm"]} if job.vlm else None,
-            "then": self._second(settings) if job.then else None,
-        }
+        models = [model for model in (job.model, job.then) if model]
+        places = resolve(job.device, models, str(settings["pyinfer"].get("model_args", "")))
+        self.seats = [self._seat(settings, device, text, len(places) > 1) for device, text in places]
         targets: dict[str, str] = {}
         for url in job.publish:
             targets.setdefault(str(getattr(publisher_for(url), "target", url)), url)
@@ -195,17 +145,30 @@ class Session:
         self._stop_sent = False
         self._running = False
         self._lock = threading.Lock()
-        self._updates: dict[str, str] = {}
+        self._updates: dict[tuple[Device, str], str] = {}
 
-    def _second(self, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Properties of the pyinfer that looks at objects."""
-        own = {"model": self.job.then, "device": self.job.device, "model_instance_id": f"then-{id(self):x}"}
-        number = self._infer.get("unique_id", 15)
-        return {**own, "process_mode": 2, "unique_id": number + 1, "infer_on_gie_id": number, **settings["then"]}
+    def _seat(self, settings: Mapping[str, Mapping[str, Any]], device: Device, text: str, several: bool) -> Seat:
+        """What the streams of one device share: a model of its own, and the properties of their elements."""
+        job, key = self.job, f"{id(self):x}" + (f"-{device}" if several else "")
+        infer = {"model": job.model, "device": text, "model_instance_id": f"run-{key}", **settings["pyinfer"]}
+        number = infer.get("unique_id", 15)
+        then = {
+            "model": job.then, "device": text, "model_instance_id": f"then-{key}",
+            "process_mode": 2, "unique_id": number + 1, "infer_on_gie_id": number, **settings["then"],
+        }  # fmt: skip
+        # One for all devices: it runs where its own setting says.
+        vlm = {"model": job.vlm, "prompt": job.prompt, "model_instance_id": f"run-{id(self):x}", **settings["pyvlm"]}
+        return Seat(device, {
+            **{name: dict(values) for name, values in settings.items()},
+            "pyinfer": infer,
+            "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
+            "pyvlm": vlm if job.vlm else None,
+            "then": then if job.then else None,
+        })  # fmt: skip
 
     def _branch(self, source: Source, output: Path | None) -> Branch:
         return Branch(
-            source, output, self._properties, self.urls, self.job.max_frames,
+            source, output, self.urls, self.job.max_frames,
             attempts=self.job.attempts, show=self._window, updated=self._updated,
         )  # fmt: skip
 
@@ -238,7 +201,7 @@ class Session:
         with ExitStack() as stack:
             stack.callback(self._abandon)
             for branch in self.branches:
-                branch.probe()
+                branch.probe(self.seats[0].device)
             ready = [branch for branch in self.branches if branch.state == "ready"]
             for url in self.urls if ready or self.job.stay else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
@@ -257,7 +220,7 @@ class Session:
             for branch in ready:
                 if self._stop.is_set():
                     break
-                branch.start()
+                branch.start(self._next_seat())
             while any(branch.running for branch in self.branches) or (self.job.stay and not self._stop.is_set()):
                 self.poll()
                 if self._stop.is_set() and not self._stop_sent:
@@ -288,6 +251,10 @@ class Session:
                 return branch
         raise UnknownNameError("stream", name, {branch.source.stream_id for branch in self.branches})
 
+    def _next_seat(self) -> Seat:
+        """Of the device that the fewest streams run on."""
+        return least_loaded(self.seats, [branch.seat for branch in self.branches if branch.running])
+
     def add_source(self, text: str, name: str = "") -> Branch:
         """Adds an input to a running session, and starts it in the caller's thread.
 
@@ -308,7 +275,7 @@ class Session:
             chosen = name or next(n for n in _numbered(source.stream_id) if n not in taken)
             source = replace(source, stream_id=chosen)
             branch = self._branch(source, self._output(source))
-            branch.probe()
+            branch.probe(self.seats[0].device)
             if branch.state == "failed":
                 raise HostError(f"{source.text}: {branch.error}")
             if self.mosaic is not None:
@@ -317,7 +284,7 @@ class Session:
             for old in ended[:-KEPT]:
                 self.branches.remove(old)
             self.branches.append(branch)
-            branch.start()
+            branch.start(self._next_seat())
         if branch.state == "failed":
             raise HostError(f"{source.text}: {branch.error}")
         return branch
@@ -361,37 +328,63 @@ class Session:
             ModelLoadError: The new model cannot be loaded, or not in time; the old one runs on.
         """
         ModelSpec.parse(model)
-        element = next((e for b in self.branches if (e := b.element) is not None), None)
-        if element is None:
-            self._infer["model"] = model
+        before = self.model
+        failed = self._exchange(model, self.seats, patience)
+        if not failed:
             return
-        deadline = time.monotonic() + patience
+        if len(self.seats) > 1:
+            # All devices run one model: those that have the new one, or still load it, go back.
+            self._exchange(before, [seat for seat in self.seats if seat.infer["model"] != before], patience)
+        raise ModelLoadError(
+            "; ".join(dict.fromkeys(reason for reason, _ in failed)), hint="; ".join(dict.fromkeys(hint for _, hint in failed))
+        )
 
-        def wait() -> None:
+    def _exchange(self, model: str, seats: Sequence[Seat], patience: float) -> list[tuple[str, str]]:
+        """Exchanges the model on some devices, all at once; (reason, hint) of each that keeps the old one."""
+        late = (f"{model} was not loaded within {patience:g} s", "the old model runs on till then")
+        deadline = time.monotonic() + patience
+        waiting: list[Seat] = []
+        failed: list[tuple[str, str]] = []
+        for seat in seats:
+            element = next((e for b in self.branches if b.seat is seat and (e := b.element) is not None), None)
+            if element is None:
+                seat.infer["model"] = model
+                continue
+            # An element that still loads its first model would take the wish without a word.
+            if not self._wait(partial(_started, element), deadline):
+                failed.append(late)
+                continue
+            self._updates.pop((seat.device, model), None)
+            element.set_property("model", model)
+            waiting.append(seat)
+        for seat in waiting:
+            if not self._wait(partial(self._updates.__contains__, (seat.device, model)), deadline):
+                failed.append(late)
+            elif reason := self._updates.pop((seat.device, model)):
+                failed.append((f"{seat.device}: {reason}" if len(self.seats) > 1 else reason, ""))
+        return failed
+
+    def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Polls until a condition holds, or its time is over."""
+        while not condition():
             if time.monotonic() > deadline:
-                raise ModelLoadError(f"{model} was not loaded within {patience:g} s", hint="the old model runs on till then")
+                return False
             self.poll()
             time.sleep(TICK / 2)
+        return True
 
-        # An element that still loads its first model would take the wish without a word.
-        while element.stage is None:
-            wait()
-        self._updates.pop(model, None)
-        element.set_property("model", model)
-        while model not in self._updates:
-            wait()
-        if reason := self._updates.pop(model):
-            raise ModelLoadError(reason)
-
-    def _updated(self, spec: str, error: str) -> None:
+    def _updated(self, branch: Branch, spec: str, error: str) -> None:
+        seat = branch.seat
+        if seat is None:
+            return
         if not error:
-            self._infer["model"] = spec
-        self._updates[spec] = error
+            seat.infer["model"] = spec
+        self._updates[seat.device, spec] = error
 
     @property
     def model(self) -> str:
         """Spec of the model that runs, or of the one that will."""
-        return str(self._infer["model"])
+        return str(self.seats[0].infer["model"])
 
     def report(self) -> dict[str, Any]:
         """The model and every stream, as plain values."""
@@ -404,6 +397,10 @@ class Session:
     def _abandon(self) -> None:
         for branch in self.branches:
             branch.abandon()
+
+
+def _started(element: Any) -> bool:
+    return element.stage is not None
 
 
 def _numbered(name: str) -> Iterator[str]:

@@ -12,10 +12,13 @@ from gstinfer.app.sources import Source
 from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import ConfigError
 
-__all__ = ["NO_PREROLL", "encoder", "nowhere", "output_paths", "same_file", "video_file"]
+__all__ = ["NO_PREROLL", "drawing", "encoder", "nowhere", "output_paths", "same_file", "video_file"]
 
 NO_PREROLL = {"async": False}
 """The muxer keeps everything until EOS, to write its index in front: a sink that waited for data would hold all of PLAYING."""
+
+DRAWS_ON_GPU = False
+"""Whether pyoverlay draws in CUDA memory, before frames are copied to the encoder."""
 
 
 def output_paths(output: str | None, sources: Sequence[Source]) -> list[Path | None]:
@@ -70,15 +73,27 @@ def nowhere(pipeline: Any) -> list[Any]:
     return [make(pipeline, "fakesink", sync=False, **NO_PREROLL)]
 
 
-def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any]) -> list[Any]:
-    """Elements that draw the results and write an MP4 file; see ``encoder``."""
-    chain = [
-        make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0),
-        make(pipeline, "pyoverlay", **overlay),
-        *encoder(pipeline, path),
-    ]
-    link(*chain[:3])
+def drawing(pipeline: Any, overlay: Mapping[str, Any], on_gpu: bool) -> list[Any]:
+    """Elements that draw the results; pictures in system memory come out.
+
+    Args:
+        pipeline: Where they go.
+        overlay: Properties of pyoverlay.
+        on_gpu: Whether frames come in CUDA memory.
+    """
+    queue = make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0)
+    overlay_element = make(pipeline, "pyoverlay", **overlay)
+    download = [make(pipeline, "cudadownload"), make(pipeline, "capsfilter", caps="video/x-raw")] if on_gpu else []
+    chain = [queue, overlay_element, *download] if DRAWS_ON_GPU else [queue, *download, overlay_element]
+    link(*chain)
     return chain
+
+
+def video_file(pipeline: Any, path: Path, overlay: Mapping[str, Any], on_gpu: bool = False) -> list[Any]:
+    """Elements that draw the results and write an MP4 file; see ``drawing`` and ``encoder``."""
+    start, end = drawing(pipeline, overlay, on_gpu), encoder(pipeline, path)
+    link(start[-1], end[0])
+    return [*start, *end]
 
 
 def encoder(pipeline: Any, path: Path) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a user names as input, looked at before anything runs, and the elements that decode it."""
+"""What a user names as input, looked at before anything runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ import re
 import stat
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from gstinfer.app import colors, pictures
-from gstinfer.app.live import RTSP_SCHEMES, check_url, entry_queue, without_password
-from gstinfer.app.pipeline import apt_hint, link, make
+from gstinfer.app.entry import ORIENTATION, prefer_cpu
+from gstinfer.app.live import RTSP_SCHEMES, check_url, without_password
+from gstinfer.app.pipeline import apt_hint
+from gstinfer.app.placement import UPRIGHT
 from gstinfer.elements.compat import GLib, Gst, structure_of
 from gstinfer.errors import ConfigError, HostError, UnknownNameError
+from gstinfer.image import Device
 
-__all__ = ["Facts", "Source", "build", "name_frames", "parse", "parse_all", "patterns", "probe"]
+__all__ = ["STDIN", "Facts", "Source", "parse", "parse_all", "patterns", "probe", "stdin_is_file"]
 
 TEST_OPTIONS = ("width", "height", "fps", "frames", "live")
 CAMERA_OPTIONS = ("width", "height", "fps")
@@ -68,6 +70,7 @@ class Facts:
         frames: How many to expect, or None.
         cut_off: Whether the file ends before its own tables say.
         colorimetry: Of the pixels, where the decoder would say it wrongly; else empty.
+        orientation: The tag ``image-orientation``.
     """
 
     duration: int | None = None
@@ -75,6 +78,7 @@ class Facts:
     frames: int | None = None
     cut_off: bool = False
     colorimetry: str = ""
+    orientation: str = UPRIGHT
 
 
 def parse(text: str) -> Source:
@@ -205,8 +209,12 @@ def _name(path: str) -> str:
     return Path(path).stem or "stream"
 
 
-def probe(source: Source) -> Facts:
+def probe(source: Source, device: Device | None = None) -> Facts:
     """Looks at a source without running it, in milliseconds.
+
+    Args:
+        source: What to look at.
+        device: Where it will run, which decides on the decoders that may be used; None for any.
 
     Raises:
         HostError: It is missing, empty, has no video, or cannot be decoded.
@@ -219,7 +227,7 @@ def probe(source: Source) -> Facts:
     if source.kind == "stdin":
         if sys.stdin is None or sys.stdin.isatty():
             raise HostError("it is a terminal, not a video", hint="cat VIDEO | gstinfer run - ...")
-        if not _stdin_is_file():
+        if not stdin_is_file():
             return Facts()
         source = replace(source, target=STDIN)
     if source.kind == "camera":
@@ -233,10 +241,10 @@ def probe(source: Source) -> Facts:
             pictures.open_picture(source.files[0])
         return Facts(fps=float(dict(source.options).get("fps", pictures.FPS)), frames=len(source.files))
     _check_file(source.target)
-    return _discover(source.target)
+    return _discover(source.target, device)
 
 
-def _stdin_is_file() -> bool:
+def stdin_is_file() -> bool:
     """Whether standard input is a file, in which a demuxer can seek, and no pipe."""
     try:
         return stat.S_ISREG(os.fstat(0).st_mode)
@@ -294,7 +302,7 @@ def _errno_name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, "")
 
 
-def _discover(path: str) -> Facts:
+def _discover(path: str, device: Device | None) -> Facts:
     try:
         import gi
 
@@ -306,7 +314,11 @@ def _discover(path: str) -> Facts:
     if complete is False and b"moov" not in boxes and b"moof" not in boxes:
         raise HostError("the file is cut off before its index (moov); it cannot be read")
     try:
-        info = GstPbutils.Discoverer.new(PROBE_SECONDS * Gst.SECOND).discover_uri(Gst.filename_to_uri(path))
+        discoverer = GstPbutils.Discoverer.new(PROBE_SECONDS * Gst.SECOND)
+        if device is not None:
+            # The source's parent decides on decoders; it is found by its children only.
+            discoverer.connect("source-setup", lambda _, element: prefer_cpu(element.get_parent(), device))
+        info = discoverer.discover_uri(Gst.filename_to_uri(path))
     except GLib.Error as error:
         raise HostError(f"it cannot be decoded: {error.message.rstrip('.')}") from error
     if info.get_result() == GstPbutils.DiscovererResult.TIMEOUT:
@@ -325,8 +337,12 @@ def _discover(path: str) -> Facts:
     numerator, denominator = video.get_framerate_num(), video.get_framerate_denom()
     fps = numerator / denominator if numerator > 0 and denominator > 0 else None
     frames = max(1, round(duration / Gst.SECOND * fps)) if known and fps else 1 if video.is_image() else None
-    colorimetry = "" if complete is None else colors.full_range(path, video.get_caps())
-    return Facts(duration if known else None, fps, frames, complete is False, colorimetry)
+    colorimetry = "" if complete is None else colors.full_range(path, video.get_caps(), device)
+    tags = video.get_tags() or info.get_tags()
+    turned, orientation = tags.get_string(ORIENTATION) if tags is not None else (False, "")
+    return Facts(
+        duration if known else None, fps, frames, complete is False, colorimetry, orientation if turned else UPRIGHT
+    )
 
 
 def _mp4_boxes(path: str) -> tuple[bool | None, set[bytes]]:
@@ -351,84 +367,3 @@ def _mp4_boxes(path: str) -> tuple[bool | None, set[bytes]]:
             if position <= size:
                 names.add(head[4:8])
         return position == size, names
-
-
-def build(
-    pipeline: Any,
-    source: Source,
-    nothing_found: Callable[[str], None],
-    broken: Callable[[str], None] = lambda text: None,
-    colorimetry: str = "",
-) -> Any:
-    """Adds the elements that decode a source; for an RTSP camera there is ``live.Connection``.
-
-    Args:
-        pipeline: The ``Gst.Pipeline``.
-        source: What to decode.
-        nothing_found: Told the reason, on a streaming thread, when decoding finds no video.
-        broken: Told ``FILE: REASON``, on a streaming thread, of each of several pictures that cannot be read.
-        colorimetry: Of ``Facts``.
-
-    Returns:
-        The last element; raw video of any format in system memory comes out of it.
-    """
-    queue = entry_queue(pipeline, source.live)
-    options = dict(source.options)
-    if source.kind == "pictures":
-        feeder = pictures.Feeder(pipeline, source.files, options.get("fps", pictures.FPS), broken)
-        link(feeder.element, queue)
-        return queue
-    if source.kind == "test":
-        test = make(
-            pipeline, "videotestsrc",
-            pattern=source.target, num_buffers=options.get("frames", -1), is_live=source.live,
-        )  # fmt: skip
-        size = f"width={options.get('width', 640)},height={options.get('height', 480)}"
-        caps = make(pipeline, "capsfilter", caps=f"video/x-raw,{size},framerate={options.get('fps', 30)}/1")
-        link(test, caps, queue)
-        return queue
-    if source.kind == "camera":
-        wished = "".join(f",{key}={options[key]}" for key in ("width", "height") if key in options)
-        wished += f",framerate={options['fps']}/1" if "fps" in options else ""
-        kinds = "; ".join(f"{kind}{wished}" for kind in ("video/x-raw", "image/jpeg", "video/x-h264"))
-        start = [make(pipeline, "v4l2src", device=source.target), make(pipeline, "capsfilter", caps=kinds)]
-    elif source.kind == "stdin" and not _stdin_is_file():
-        start = [make(pipeline, "fdsrc", fd=0)]
-    else:
-        start = [make(pipeline, "filesrc", location=STDIN if source.kind == "stdin" else source.target)]
-    decoder = make(pipeline, "decodebin")
-    entry = queue
-    if colorimetry:
-        entry = make(pipeline, "capssetter", caps=f"video/x-raw,colorimetry=(string){colorimetry}")
-        link(entry, queue)
-    sink = entry.get_static_pad("sink")
-
-    def pad_added(_: Any, pad: Any) -> None:
-        caps = pad.get_current_caps() or pad.query_caps(None)
-        if caps.to_string().startswith("video/x-raw") and not sink.is_linked():
-            pad.link(sink)
-
-    def no_more_pads(_: Any) -> None:
-        if not sink.is_linked():
-            nothing_found("it has no video stream")
-
-    # Sound is not decoded: its pad comes out encoded, and stays unlinked.
-    decoder.connect("autoplug-continue", lambda _, pad, caps: not caps.to_string().startswith("audio/"))
-    decoder.connect("pad-added", pad_added)
-    decoder.connect("no-more-pads", no_more_pads)
-    link(*start, decoder)
-    return queue
-
-
-def name_frames(element: Any, source: Source) -> None:
-    """Makes an element name each picture's own file as the frame's source."""
-    element.source = source.text
-    if source.kind != "pictures":
-        return
-    fps = dict(source.options).get("fps", pictures.FPS)
-
-    def arrive(pad: Any, info: Any) -> Any:
-        element.source = pictures.file_of(source.files, fps, info.get_buffer().pts)
-        return Gst.PadProbeReturn.OK
-
-    element.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, arrive)

@@ -42,7 +42,7 @@ def find_sink() -> str:
     raise ConfigError(f"the display cannot be opened ({names})", hint="check that it runs and lets you in, or use -o FILE.mp4")
 
 
-def show(pipeline: Any, factory: str, path: Path | None, overlay: Mapping[str, Any]) -> list[Any]:
+def show(pipeline: Any, factory: str, path: Path | None, overlay: Mapping[str, Any], on_gpu: bool = False) -> list[Any]:
     """Elements that draw the results and show them at the pace of their timestamps, and write an MP4 file too.
 
     Args:
@@ -50,17 +50,15 @@ def show(pipeline: Any, factory: str, path: Path | None, overlay: Mapping[str, A
         factory: From ``find_sink``.
         path: The file, or None.
         overlay: Properties of pyoverlay.
+        on_gpu: See ``sinks.drawing``.
 
     Returns:
-        The elements: the first is the entry, the second pyoverlay, the last the window.
+        The elements: the first is the entry, the last the window.
     """
-    chain = [
-        make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0),
-        make(pipeline, "pyoverlay", **overlay),
-    ]
+    chain = sinks.drawing(pipeline, overlay, on_gpu)
     if path is not None:
         branch = [make(pipeline, "tee"), make(pipeline, "queue"), *sinks.encoder(pipeline, path)]
-        link(*branch[:3])
+        link(chain[-1], *branch[:3])
         chain += branch[:1]
     window = [
         make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0),
@@ -70,7 +68,7 @@ def show(pipeline: Any, factory: str, path: Path | None, overlay: Mapping[str, A
         # Late pictures are shown, not dropped: a slow model plays slowly.
         make(pipeline, factory, qos=False, max_lateness=-1, **sinks.NO_PREROLL),
     ]
-    link(*chain, *window)
+    link(chain[-1], *window)
     return [*chain, *(branch[1:] if path is not None else []), *window]
 
 

@@ -42,7 +42,7 @@ def command(
     """Measures MODEL alone by batch size, inside pyinfer against a bare loop, and its steps."""
     from gstinfer.app import sources
     from gstinfer.app.bench import Bench, clip
-    from gstinfer.app.session import parse_settings
+    from gstinfer.app.settings import parse_settings
     from gstinfer.elements.infer.settings import InferSettings
 
     match = re.fullmatch(r"(\d+)x(\d+)", size)

@@ -16,7 +16,10 @@ __all__ = ["command"]
 @click.command("run")
 @click.argument("inputs", nargs=-1, metavar="INPUT...")
 @click.option("--model", "-m", required=True, metavar="SPEC", help="nanodet-coco, yolo.onnx, my_models:Yolo, file.py:Yolo.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option(
+    "--device", default="auto", show_default=True, metavar="DEVICE[,...]",
+    help="auto, cpu, cuda:N, or several GPUs that share the inputs: cuda:0,cuda:1.",
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE",
     help="A property of pyinfer, or of another element: pyoverlay.NAME=VALUE. May be repeated.",

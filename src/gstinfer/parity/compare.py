@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from gstinfer.app import sources
-from gstinfer.app.session import parse_settings
+from gstinfer.app.settings import parse_settings
 from gstinfer.app.sources import Source
 from gstinfer.elements.infer.element import parse_arguments
 from gstinfer.elements.infer.settings import InferSettings
