@@ -15,7 +15,7 @@ from gi.repository import Gst
 Gst.init(None)
 
 from gstinfer.errors import ConfigError, HostError
-from gstinfer.hosts.cuda import CudaHost, Plane, planes_of
+from gstinfer.hosts.cuda import CudaHost, Plane, _CudaMemory, own, planes_of
 from gstinfer.hosts.video import VideoFormat
 from gstinfer.image import ColorInfo
 from gstinfer.results import Detections, FrameResults
@@ -136,3 +136,113 @@ def test_without_a_driver_cuda_caps_are_an_error():
     caps = Gst.Caps.from_string("video/x-raw(memory:CUDAMemory),format=NV12,width=64,height=48,framerate=1/1")
     with pytest.raises(HostError):
         CudaHost(caps, stream())
+
+
+def shell(buffer):
+    """Another buffer of the same memory, as an element in place gets behind a tee."""
+    made = Gst.Buffer.new()
+    flags = Gst.BufferCopyFlags
+    made.copy_into(buffer, flags.FLAGS | flags.TIMESTAMPS | flags.META | flags.MEMORY, 0, buffer.get_size())
+    return made
+
+
+def memory_of(buffer):
+    return hash(buffer.peek_memory(0))
+
+
+def fresh(width=64, height=48):
+    buffer = Gst.Buffer.new_allocate(None, width * height * 3 // 2, None)
+    buffer.memset(0, 7, buffer.get_size())
+    return buffer, Gst.Caps.from_string(f"video/x-raw,format=NV12,width={width},height={height},framerate=1/1")
+
+
+def test_memory_of_its_own_is_not_copied():
+    buffer, _ = fresh()
+    before = memory_of(buffer)
+    assert not own(buffer) and memory_of(buffer) == before
+    assert not own(buffer, lambda memory: 0) and memory_of(buffer) == before
+
+
+def test_what_another_buffer_holds_too_is_copied_before_it_is_written():
+    buffer, caps = fresh()
+    second = shell(buffer)
+    assert memory_of(second) == memory_of(buffer)
+    host = CudaHost(caps, stream(), cuda=False)
+    with host.open(second) as batch:
+        assert memory_of(second) == memory_of(buffer)
+        assert not np.asarray(batch[0].image.planes[0]).flags.writeable
+    del batch
+    with host.open(second, write=True) as batch:
+        np.asarray(batch[0].image.planes[0])[...] = 9
+    assert memory_of(second) != memory_of(buffer)
+    size = 64 * 48
+    assert set(buffer.extract_dup(0, buffer.get_size())) == {7}
+    assert set(second.extract_dup(0, size)) == {9} and set(second.extract_dup(size, size // 2)) == {7}
+    # The first is alone now.
+    assert not own(buffer)
+
+
+def test_wrapped_memory_is_copied_even_where_nobody_shares_it():
+    """A decoder's own surface."""
+    buffer, _ = fresh()
+    asked, before = [], memory_of(buffer)
+    assert own(buffer, lambda memory: asked.append(memory) or 0x1000)
+    assert asked == [before] and memory_of(buffer) != before
+    assert set(buffer.extract_dup(0, buffer.get_size())) == {7}
+
+
+def test_read_only_memory_is_copied():
+    buffer, _ = fresh()
+    before = memory_of(buffer)
+    _CudaMemory.from_address(before).flags |= int(Gst.MemoryFlags.READONLY)
+    assert own(buffer) and memory_of(buffer) != before
+    assert set(buffer.extract_dup(0, 4608)) == {7} and not own(buffer)
+
+
+def test_a_buffer_that_somebody_else_holds_is_no_place_for_a_copy():
+    buffer, caps = fresh()
+    second = shell(buffer)
+    held = Gst.Sample.new(second, caps, None, None)
+    with pytest.raises(HostError, match="not writable"):
+        own(second)
+    del held
+
+
+def test_drawing_is_waited_for_before_the_buffer_goes_on():
+    """From caps to pixels with the oracle in the kernel's place: written, waited for, and the map has ended."""
+    from gstinfer.overlay import Overlay, Style
+    from gstinfer.overlay import draw as draw_module
+    from gstinfer.overlay.cuda import CudaEngine, Slot
+    from gstinfer.overlay.cuda_canvas import CudaCanvas
+    from gstinfer.overlay.cuda_table import emulate
+
+    order = []
+
+    class Late:
+        """The picture is written only when the event is waited for."""
+
+        def slot(self, size):
+            table = np.zeros(size, np.uint8)
+            return Slot(table, table, table)
+
+        def run(self, slot, size, samples, height, planes):
+            order.append("run")
+            table = slot.table[: -(-size // 8) * 8].copy()
+            return SimpleNamespace(synchronize=lambda: (order.append("done"), emulate(table)))
+
+    engine = CudaEngine(Late())
+    buffer, caps = fresh()
+    found = FrameResults(detections=Detections(np.array([[8, 8, 40, 40]], np.float32), label=["a"]))
+    host = CudaHost(caps, stream(), cuda=False)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(draw_module, "canvas_of", lambda image: CudaCanvas(image, engine))
+    try:
+        with host.open(buffer, write=True) as batch:
+            Overlay().draw(batch[0].image, found, Style())
+            assert order == ["run"]
+        assert order == ["run", "done"]
+    finally:
+        patch.undo()
+    del batch
+    drawn = np.frombuffer(buffer.extract_dup(0, 64 * 48), np.uint8).reshape(48, 64)
+    assert (drawn[8:40, 8] != 7).all() and (drawn[44:] == 7).all()

@@ -2,8 +2,10 @@
 
 GStreamer maps such memory to a device pointer when ``GST_MAP_CUDA`` is among the flags; pitch and plane offsets come from
 ``GstVideoMeta``. Up to GStreamer 1.22 the decoder waits for its own copy; from 1.24 on work may still be pending on the
-memory's stream, and ``gst_cuda_memory_sync`` waits for it. A buffer stays mapped until all GPU work that reads its
-planes has finished: kernels of this package leave an event with the plane (``keep_until``), and leaving ``open`` waits.
+memory's stream, and ``gst_cuda_memory_sync`` waits for it. A buffer stays mapped until all GPU work on its planes has
+finished: kernels of this package leave an event with the plane (``keep_until``), and leaving ``open`` waits.
+
+Pixels are written only into memory that is nobody else's: see ``own``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gstinfer.errors import HostError, MissingDependencyError
 from gstinfer.hosts import caps_of
-from gstinfer.hosts.gstbuffer import Mapping, function, library
+from gstinfer.hosts.gstbuffer import Mapping, function, is_writable, library
 from gstinfer.hosts.metas import MetaCodec
 from gstinfer.hosts.opened import OpenedBuffer
 from gstinfer.hosts.video import VideoFormat
@@ -22,15 +24,20 @@ from gstinfer.image import FORMATS, Device, Image
 from gstinfer.unwinder import cxx_library
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gstinfer.hosts import HostStream
 
-__all__ = ["MAP_CUDA", "CudaHost", "Plane", "planes_of"]
+__all__ = ["MAP_CUDA", "CudaHost", "Plane", "own", "planes_of"]
 
 MAP_CUDA = 1 << 17
 """``GST_MAP_CUDA``: ``GST_MAP_FLAG_LAST << 1``."""
 
 READ_FORMATS = (*(name for name, layout in FORMATS.items() if layout.is_plain), "P010_10LE")
-"""What the kernel reads."""
+"""What the kernels read and draw on."""
+
+READONLY = 1 << 1
+"""``GST_MEMORY_FLAG_READONLY``."""
 
 
 class _CudaMemory(C.Structure):
@@ -55,7 +62,7 @@ class _CudaMemory(C.Structure):
 
 
 class _Library:
-    """What is called of libgstcuda, libgstreamer and libgobject.
+    """What is called of libgstcuda and libgobject.
 
     Raises:
         HostError: libgstcuda or NVIDIA's driver is missing.
@@ -70,9 +77,10 @@ class _Library:
         self.sync = None
         if hasattr(cuda, "gst_cuda_memory_sync"):
             self.sync = function(cuda, "gst_cuda_memory_sync", None, C.c_void_p)
-        gst, gobject = library("libgstreamer-1.0.so.0"), library("libgobject-2.0.so.0")
-        self.memories = function(gst, "gst_buffer_n_memory", C.c_uint, C.c_void_p)
-        self.memory = function(gst, "gst_buffer_peek_memory", C.c_void_p, C.c_void_p, C.c_uint)
+        self.wrapped: Callable[[int], int | None] | None = None
+        if hasattr(cuda, "gst_cuda_memory_get_user_data"):
+            self.wrapped = function(cuda, "gst_cuda_memory_get_user_data", C.c_void_p, C.c_void_p)
+        gobject = library("libgobject-2.0.so.0")
         self._get = gobject["g_object_get"]
         self._get.restype = None
 
@@ -89,8 +97,49 @@ def _library() -> _Library:
     return _Library()
 
 
+_GST, _SLOW = library("libgstreamer-1.0.so.0"), library("libgstreamer-1.0.so.0", releases_gil=True)
+_memories = function(_GST, "gst_buffer_n_memory", C.c_uint, C.c_void_p)
+_memory = function(_GST, "gst_buffer_peek_memory", C.c_void_p, C.c_void_p, C.c_uint)
+_unshared = function(_GST, "gst_mini_object_is_writable", C.c_int, C.c_void_p)
+_copy = function(_SLOW, "gst_memory_copy", C.c_void_p, C.c_void_p, C.c_ssize_t, C.c_ssize_t)
+_replace = function(_SLOW, "gst_buffer_replace_all_memory", None, C.c_void_p, C.c_void_p)
+
+
+def own(buffer: Any, wrapped: Callable[[int], int | None] | None = None) -> bool:
+    """Gives a buffer memory of its own where its pixels are not its own to change; the copy stays in the same kind of memory.
+
+    That is so where another buffer holds the memory too (behind a ``tee`` or a repeated frame), where it is read-only, and
+    where it is only wrapped: from GStreamer 1.24 on NVIDIA's decoders hand out their own surfaces that way.
+
+    Args:
+        buffer: A writable ``Gst.Buffer`` of one memory.
+        wrapped: ``gst_cuda_memory_get_user_data``, where GStreamer has it: not 0 for memory that somebody wrapped.
+
+    Returns:
+        Whether it was copied.
+
+    Raises:
+        HostError: The buffer is not writable, or there is no memory for the copy.
+    """
+    memory = _memory(hash(buffer), 0)
+    readonly = _CudaMemory.from_address(memory).flags & READONLY
+    if not readonly and _unshared(memory) and not (wrapped is not None and wrapped(memory)):
+        return False
+    if not is_writable(buffer):
+        raise HostError(
+            "the buffer is not writable: somebody else holds it too",
+            hint="an element that changes pixels must not run in passthrough mode",
+        )
+    # The allocator's own copy: in CUDA memory it goes from GPU to GPU, and has finished when it returns.
+    copied = _copy(memory, 0, -1)
+    if not copied:
+        raise HostError("the frame cannot be copied before it is drawn on: the GPU has no memory left")
+    _replace(hash(buffer), copied)
+    return True
+
+
 class _Hold:
-    """A mapped buffer and the GPU work that still reads it."""
+    """A mapped buffer and the GPU work that still reads or writes it."""
 
     __slots__ = ("events", "mapping")
 
@@ -229,19 +278,25 @@ class CudaHost:
     def map(self, buffer: Any, write: bool) -> _Hold:
         """Maps a buffer's memory to a device pointer, and waits for work that is pending on it.
 
+        To be written it is copied first where it is not the buffer's own, see ``own``.
+
         Raises:
-            HostError: It is no CUDA memory, or in several pieces.
+            HostError: It is no CUDA memory, in several pieces, or cannot be copied.
         """
         if not self.cuda:
+            if write:
+                own(buffer)
             return _Hold(Mapping(buffer, write=write))
         gst = _library()
-        count, memory = gst.memories(hash(buffer)), gst.memory(hash(buffer), 0)
+        count, memory = _memories(hash(buffer)), _memory(hash(buffer), 0)
         if count != 1 or not gst.is_cuda(memory):
             raise HostError(
                 f"the buffer holds {count} memories, the first {'is' if memory and gst.is_cuda(memory) else 'is no'} "
                 "CUDA memory; expected one piece of CUDA memory",
                 hint="put cudadownload ! cudaupload before this element",
             )
+        if write and own(buffer, gst.wrapped):
+            memory = _memory(hash(buffer), 0)
         hold = _Hold(Mapping(buffer, write=write, flags=MAP_CUDA))
         if gst.sync is not None:
             gst.sync(memory)

@@ -1,4 +1,4 @@
-"""Draws on the planes of a picture in place, whatever its format: full-size planes and half-size chroma alike.
+"""Draws on the planes of a picture in host memory in place, whatever its format: full-size planes and half-size chroma alike.
 
 Planes that OpenCV cannot draw on (samples of 10 bits, Y and chroma that alternate in one plane, chroma halved one way only)
 are drawn as 8-bit copies; of those, what the drawing changed is written back, and every other sample stays as it was.
@@ -6,7 +6,7 @@ are drawn as 8-bit copies; of those, what the drawing changed is written back, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from gstinfer.errors import ConfigError
 from gstinfer.image import Image, PixelFormat
 from gstinfer.overlay.color import RGB, plane_values
 
-__all__ = ["Canvas"]
+__all__ = ["FRACTION", "Canvas", "fixed_points", "made_tiles"]
 
 Pixels = NDArray[np.uint8]
 
@@ -101,10 +101,7 @@ class Canvas:
 
     def __init__(self, image: Image) -> None:
         if image.device.is_cuda:
-            raise ConfigError(
-                f"drawing on pictures in {image.device} memory is not supported",
-                hint="put cudadownload before pyoverlay",
-            )
+            raise ConfigError(f"a picture in {image.device} memory cannot be drawn on here", hint="see cuda_canvas")
         self.width, self.height = image.size
         self.format, self.color = image.format, image.color
         layout = image.layout
@@ -178,7 +175,7 @@ class Canvas:
         if not len(points):
             return
         for (pixels, s), value in self._with(rgb):
-            fixed = _fixed(points, s)
+            fixed = fixed_points(points, s)
             strokes = list(fixed) if fixed.ndim == 3 else [fixed]
             # Chroma a little wider than luma: a stroke without colour at its edge looks torn.
             cv2.polylines(pixels, strokes, closed, value, width + 2 * s >> s, cv2.LINE_AA, FRACTION)
@@ -189,7 +186,7 @@ class Canvas:
 
         for (pixels, s), value in self._with(rgb):
             size = (radius << FRACTION) >> s
-            for x, y in _fixed(points, s).tolist():
+            for x, y in fixed_points(points, s).tolist():
                 cv2.circle(pixels, (x, y), size, value, cv2.FILLED, cv2.LINE_AA, FRACTION)
 
     def tint(self, x: int, y: int, bitmap: NDArray[np.bool_], rgb: RGB, alpha: float) -> None:
@@ -224,16 +221,9 @@ class Canvas:
         """A rectangle of paper with ink where ``coverage`` ``[h,w]`` says so, made for each plane; see ``paste``.
 
         Sides are multiples of ``step``."""
-        import cv2
-
-        half = (coverage.shape[1] // 2, coverage.shape[0] // 2)
-        small = cv2.resize(coverage, half, interpolation=cv2.INTER_AREA) if self.step > 1 else coverage
-        made = []
-        for (pixels, s), value, on in zip(self._planes, self._values(paper), self._values(ink)):
-            table = _ramp(value, on)
-            tile = table[small if s else coverage]
-            made.append(tile[..., 0] if pixels.ndim == 2 else tile)
-        return made
+        values = zip(self._values(paper), self._values(ink))
+        planes = [(s, pixels.ndim == 2, pair) for (pixels, s), pair in zip(self._planes, values)]
+        return made_tiles(coverage, self.step, planes)
 
     def paste(self, x: int, y: int, tiles: list[Pixels]) -> None:
         """Puts tiles down with their top left at (x, y), on even pixels where chroma is half-size."""
@@ -252,11 +242,32 @@ def _fill(pixels: Pixels, x1: int, y1: int, x2: int, y2: int, value: tuple[int, 
         cv2.rectangle(pixels, (x1, y1), (x2 - 1, y2 - 1), value, cv2.FILLED)
 
 
-def _fixed(points: NDArray[np.float32], shift: int) -> NDArray[np.int32]:
+def fixed_points(points: NDArray[np.float32], shift: int) -> NDArray[np.int32]:
     """Points in a plane's own fixed-point coordinates; the centre of a chroma pixel lies between four luma pixels."""
     placed = np.clip(np.nan_to_num(points), -FAR, FAR).astype(np.float64)
     placed = (placed - 0.5) / 2 if shift else placed
     return np.rint(placed * (1 << FRACTION)).astype(np.int32)
+
+
+def made_tiles(
+    coverage: Pixels, step: int, planes: Sequence[tuple[int, bool, tuple[tuple[int, ...], tuple[int, ...]]]]
+) -> list[Pixels]:
+    """A rectangle of paper with ink, for each plane.
+
+    Args:
+        coverage: ``[h,w]``, sides multiples of ``step``.
+        step: Pixels across that share a chroma sample.
+        planes: Of each: 1 where it is half-size, whether it has one channel and no axis for it, and (paper, ink).
+    """
+    import cv2
+
+    half = (coverage.shape[1] // 2, coverage.shape[0] // 2)
+    small = cv2.resize(coverage, half, interpolation=cv2.INTER_AREA) if step > 1 else coverage
+    made = []
+    for s, flat, (paper, ink) in planes:
+        tile = _ramp(paper, ink)[small if s else coverage]
+        made.append(tile[..., 0] if flat else tile)
+    return made
 
 
 @lru_cache(maxsize=1024)

@@ -12,6 +12,7 @@ from gstinfer.geometry import obb_corners
 from gstinfer.image import Image
 from gstinfer.overlay.canvas import Canvas
 from gstinfer.overlay.color import BLACK, GREY, RGB, WHITE, class_color, color_of, ink_on
+from gstinfer.overlay.cuda_canvas import CudaCanvas
 from gstinfer.overlay.style import Style
 from gstinfer.overlay.text import Lettering
 from gstinfer.results import Classifications, Detections, FrameResults, SegmentationMap, Text
@@ -51,7 +52,8 @@ class Overlay:
         """Draws results on a picture in place.
 
         Args:
-            image: In host memory, writable, of any format in ``FORMATS``.
+            image: Writable, in host memory of any format in ``FORMATS``, or in CUDA memory of NV12 and other formats with
+                a byte a sample; there the drawing is done when the event that the planes keep has happened.
             results: In pixels of that picture.
             style: What to draw, and how.
 
@@ -59,18 +61,19 @@ class Overlay:
             How many objects were drawn.
 
         Raises:
-            ConfigError: The picture is not in host memory.
+            ConfigError: A picture in CUDA memory of another format, or torch sees no GPU.
+            MissingDependencyError: A picture in CUDA memory, and neither torch nor CuPy is installed.
         """
-        with Canvas(image) as canvas:
+        with canvas_of(image) as canvas:
             return _Painter(self, canvas, style).paint(results)
 
-    def tiles(self, canvas: Canvas, parts: Sequence[str], size: int, paper: RGB) -> list[Tile]:
+    def tiles(self, canvas: Canvas | CudaCanvas, parts: Sequence[str], size: int, paper: RGB) -> list[Tile]:
         """Words on paper, ready to be put side by side. The parts are kept apart, so that a number that changes does
         not set the words anew; their sides are even where chroma is half-size."""
         return [self._tile(canvas, part, size, paper, k == 0, k == len(parts) - 1) for k, part in enumerate(parts)]
 
-    def _tile(self, canvas: Canvas, text: str, size: int, paper: RGB, first: bool, last: bool) -> Tile:
-        key = (text, size, paper, first, last, canvas.format, canvas.color.matrix, canvas.color.full_range)
+    def _tile(self, canvas: Canvas | CudaCanvas, text: str, size: int, paper: RGB, first: bool, last: bool) -> Tile:
+        key = (type(canvas), text, size, paper, first, last, canvas.format, canvas.color.matrix, canvas.color.full_range)
         tile = self._tiles.get(key)
         if tile is None:
             mask, side = self._lettering.mask(text, size), max(2, size // 4)
@@ -91,10 +94,19 @@ class Overlay:
         return self._lettering.height(size)
 
 
+def canvas_of(image: Image) -> Canvas | CudaCanvas:
+    """What draws where the picture lies."""
+    if not image.device.is_cuda:
+        return Canvas(image)
+    from gstinfer.overlay.cuda import engine
+
+    return CudaCanvas(image, engine(image.device.index))
+
+
 class _Painter:
     """One picture being drawn on."""
 
-    def __init__(self, overlay: Overlay, canvas: Canvas, style: Style) -> None:
+    def __init__(self, overlay: Overlay, canvas: Canvas | CudaCanvas, style: Style) -> None:
         self.overlay, self.canvas, self.style = overlay, canvas, style
         self.width, self.height = canvas.width, canvas.height
         self.line = style.line_width_for(self.width, self.height)
