@@ -53,7 +53,7 @@ class Entry:
         if not _is_video_decoder(factory):
             return TRY
         codec, name = structure_of(caps, 0).get_name(), factory.get_name()
-        if name not in decoders_to_try(codec, decoders_for(caps), self.device, self._nvdec):
+        if name not in decoders_to_try(codec, decoders_for(caps, self.device), self.device, self._nvdec):
             return SKIP
         self.decoder, self._codec = name, codec
         return TRY
@@ -67,15 +67,13 @@ class Entry:
         return True
 
     def elements(self, bin: Any, pixels: Pixels) -> list[Any]:
-        """New elements in a bin, linked in a row, that bring such frames to the device; none where nothing is to be done."""
+        """New elements in a bin that bring such frames to the device, in order, not yet linked."""
         if not self.on_gpu:
             return []
         chosen = way(self.device, pixels)
         if chosen.warning:
             self._warn(chosen.warning)
-        made = [make(bin, factory, **values) for factory, values in chosen.elements]
-        link(*made)
-        return made
+        return [make(bin, factory, **values) for factory, values in chosen.elements]
 
     def bring(self, bin: Any, pad: Any, caps: Any, first: Any = None) -> Any:
         """Brings what comes out of a decoder's pad to the device.
@@ -107,6 +105,7 @@ class Entry:
         if not made:
             pad.add_probe(Gst.PadProbeType.EVENT_DOWNSTREAM, self._turns)
             return out
+        link(*made)
         for element in reversed(made):
             element.sync_state_with_parent()
         out.link(made[0].get_static_pad("sink"))
@@ -135,18 +134,23 @@ def _is_video_decoder(factory: Any) -> bool:
     return "Decoder" in kinds and ("Video" in kinds or "Image" in kinds)
 
 
-def decoders_for(caps: Any) -> list[Decoder]:
-    """Decoders of pictures that take a stream, those that nobody ranks left out."""
+def decoders_for(caps: Any, device: Device) -> list[Decoder]:
+    """Decoders of pictures that take a stream, those that nobody ranks left out.
+
+    Args:
+        caps: Of the stream.
+        device: Where it will run; for the CPU no NVDEC is touched, and the number of its GPU is a guess.
+    """
     kind, ranked = Gst.ELEMENT_FACTORY_TYPE_DECODER, Gst.Rank.MARGINAL
     found = Gst.ElementFactory.list_get_elements(kind, ranked)
     taking = Gst.ElementFactory.list_filter(found, caps, Gst.PadDirection.SINK, False)
-    return [Decoder(f.get_name(), _gpu_of(f)) for f in taking if _is_video_decoder(f)]
+    return [Decoder(f.get_name(), _gpu_of(f, device)) for f in taking if _is_video_decoder(f)]
 
 
-def _gpu_of(factory: Any) -> int | None:
+def _gpu_of(factory: Any, device: Device) -> int | None:
     number = nvdec_number(factory.get_name())
-    if number is None:
-        return None
+    if number is None or not device.is_cuda:
+        return number
     # From 1.22 on it says so itself; a name counts decoders, and skips GPUs that have none.
     element = factory.create(None)
     if element is not None and element.find_property("cuda-device-id") is not None:
@@ -163,6 +167,6 @@ def prefer_cpu(decodebin: Any, device: Device) -> None:
 def _select_cpu(device: Device, decodebin: Any, pad: Any, caps: Any, factory: Any) -> int:
     if not _is_video_decoder(factory):
         return TRY
-    codec, found = structure_of(caps, 0).get_name(), decoders_for(caps)
+    codec, found = structure_of(caps, 0).get_name(), decoders_for(caps, device)
     allowed = decoders_to_try(codec, found, Device()) or decoders_to_try(codec, found, device)
     return TRY if factory.get_name() in allowed else SKIP
