@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct speed context)
+# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct overlay speed context)
 # BUNDLE is a folder with GStreamer, PyGObject and wheels whose env.sh sets the paths, and a clip, see README.md.
 set -uo pipefail
 bundle=$1; shift
@@ -24,10 +24,12 @@ limit="timeout -k 5 ${PART_LIMIT:-240}"
 for part in "$@"; do
     echo "== $part"
     case $part in
-        test) (cd "$here/../.." && GSTINFER_REQUIRE_CUDA=1 $limit python3 -m pytest -q -p no:cacheprovider -m cuda tests/preprocess/test_cuda.py tests/models/test_torch.py) ;;
+        test) (cd "$here/../.." && GSTINFER_REQUIRE_CUDA=1 $limit python3 -m pytest -q -p no:cacheprovider -m cuda tests/preprocess/test_cuda.py tests/models/test_torch.py tests/overlay/test_cuda_overlay.py) ;;
         correct) $limit python3 "$here/correct.py" ${CORRECT_OPTIONS:-} ;;
         context) BENCH_CONTEXT=shared $limit python3 "$here/correct.py" ${CORRECT_OPTIONS:-}
             BENCH_CONTEXT=shared $limit python3 "$here/speed.py" --parts decode,full ${SPEED_OPTIONS:-} ;;
+        overlay) $limit python3 "$here/overlay.py" ${OVERLAY_OPTIONS:-} ;;
+        cli) $limit python3 "$here/run_cli.py" ${CLI_OPTIONS:-} ;;
         speed) $limit python3 "$here/speed.py" ${SPEED_OPTIONS:-} ;;
     esac
 done

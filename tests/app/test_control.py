@@ -222,6 +222,7 @@ def test_prometheus(session):
     assert families["gstinfer_stream_frames"][0].value > 0
     assert {s.labels["state"] for s in families["gstinfer_stream_state"] if s.value} == {"playing"}
     assert families["gstinfer_stream_lag_seconds"][0].value < 5
+    assert {s.labels["device"] for s in families["gstinfer_model_seconds"]} == {"cpu"}
     assert {"wait", "model"} <= {s.labels["step"] for s in families["gstinfer_model_seconds"]}
     assert "pyinfer write" in {s.labels["step"] for s in families["gstinfer_step_seconds"]}
     assert families["gstinfer_model_info"][0].labels["spec"].endswith(":box")

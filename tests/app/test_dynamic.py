@@ -127,6 +127,19 @@ def test_the_model_is_exchanged_under_all_streams(model):
     assert outcome == [True]
 
 
+def test_a_swap_whose_stream_ends_meanwhile_is_told_by_another(model, tmp_path):
+    slow = f"{tmp_path}/slow.py"
+    with open(slow, "w") as file:
+        file.write("import time\ntime.sleep(1)\ndef slow(batch):\n    return [None] * len(batch)\n")
+    session = Session(Job([f"test:red?{LIVE}", f"test:blue?{LIVE}"], f"{model}:box", stay=True))
+    with running(session) as outcome:
+        wait_for(lambda: all(branch.counts.frames for branch in session.branches))
+        threading.Timer(0.3, session.remove_source, ["red"]).start()
+        session.swap(f"{slow}:slow", 20)
+        assert session.find("red").state == "ended" and session.model == f"{slow}:slow"
+    assert outcome == [True]
+
+
 def test_a_session_stays_without_sources_until_it_is_stopped(model):
     session = Session(Job([], f"{model}:box", stay=True))
     with running(session) as outcome:

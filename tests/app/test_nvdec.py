@@ -206,16 +206,27 @@ def test_pictures_are_drawn_and_written(bikes, models, gpus, tmp_path, more, loo
 
 @pytest.mark.parametrize("device", ["cpu", "auto"])
 def test_the_cpu_never_touches_nvcodec(bikes, models, gpus, device, monkeypatch, look):
-    def refuse(self):
+    made = []
+
+    def note(self):
+        made.append(self)
         raise AssertionError("NVDEC was made")
 
     with gpus():
-        monkeypatch.setattr(Nvdec0, "__init__", refuse)
-        monkeypatch.setattr(Nvdec1, "__init__", refuse)
+        monkeypatch.setattr(Nvdec0, "__init__", note)
+        monkeypatch.setattr(Nvdec1, "__init__", note)
         session = Session(Job([str(bikes)], f"{models}:Where", device, max_frames=5))
         assert session.run(), session.branches[0].error
-    assert not [name for name in look.elements["bikes"] if name.startswith(("nv", "cuda"))]
+    assert not made and not [name for name in look.elements["bikes"] if name.startswith(("nv", "cuda"))]
     assert session.branches[0].report()["device"] == "cpu"
+
+
+def test_a_first_look_starts_no_nvdec(bikes, gpus, monkeypatch):
+    started = []
+    monkeypatch.setattr(Nvdec0, "do_change_state", lambda self, change: started.append(change) or 0, raising=False)
+    with gpus():
+        assert sources.probe(sources.parse(str(bikes)), Device("cuda")).frames == 250
+    assert not started
 
 
 def test_a_first_look_uses_nvdec_only_where_nothing_else_decodes(gpus, monkeypatch):

@@ -65,27 +65,28 @@ class _Collector:
         yield InfoMetricFamily("gstinfer_model", "The model that runs.", value={"spec": report["model"]})
 
     def _steps(self, streams: dict[str, Any]) -> Iterator[Any]:
-        """Seconds by step: those of the model once, since all streams share it; others per stream."""
+        """Seconds by step: those of a device's model once, since its streams share it; others per stream."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         own = CounterMetricFamily("gstinfer_step_seconds", "Seconds spent in a step of a stream.", labels=["stream", "step"])
-        shared = CounterMetricFamily("gstinfer_model_seconds", "Seconds spent in a step of the shared model.", labels=["step"])
-        batches = CounterMetricFamily("gstinfer_model_batches", "Batches that the model worked on.")
-        fill = GaugeMetricFamily("gstinfer_model_batch_fill", "Mean frames a batch.")
-        newest: dict[str, Any] = {}
+        text = "Seconds spent in a step of a shared model."
+        shared = CounterMetricFamily("gstinfer_model_seconds", text, labels=["device", "step"])
+        batches = CounterMetricFamily("gstinfer_model_batches", "Batches that a model worked on.", labels=["device"])
+        fill = GaugeMetricFamily("gstinfer_model_batch_fill", "Mean frames a batch.", labels=["device"])
+        newest: dict[str, dict[str, Any]] = {}
         for name, stream in streams.items():
             for element, stats in stream["elements"].items():
                 if element == "pyinfer" and stream["state"] in ("playing", "connecting", "stalled"):
-                    newest = stats
+                    newest[stream["device"]] = stats
                 for key, value in stats.items():
                     if key == "write-seconds" or (key.endswith("-seconds") and element != "pyinfer"):
                         own.add_metric([name, f"{element} {key.removesuffix('-seconds')}"], value)
-        for key, value in newest.items():
-            if key.endswith("-seconds") and key != "write-seconds":
-                shared.add_metric([key.removesuffix("-seconds")], value)
-        if newest:
-            batches.add_metric([], newest.get("batches", 0))
-            fill.add_metric([], newest.get("batch-fill", 0))
+        for device, stats in newest.items():
+            for key, value in stats.items():
+                if key.endswith("-seconds") and key != "write-seconds":
+                    shared.add_metric([device, key.removesuffix("-seconds")], value)
+            batches.add_metric([device], stats.get("batches", 0))
+            fill.add_metric([device], stats.get("batch-fill", 0))
         yield from (own, shared, batches, fill)
 
 

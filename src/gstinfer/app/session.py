@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -335,43 +334,44 @@ class Session:
         if len(self.seats) > 1:
             # All devices run one model: those that have the new one, or still load it, go back.
             self._exchange(before, [seat for seat in self.seats if seat.infer["model"] != before], patience)
-        raise ModelLoadError(
-            "; ".join(dict.fromkeys(reason for reason, _ in failed)), hint="; ".join(dict.fromkeys(hint for _, hint in failed))
-        )
+        reasons, hints = ("; ".join(filter(None, dict.fromkeys(texts))) for texts in zip(*failed))
+        raise ModelLoadError(reasons, hint=hints)
 
     def _exchange(self, model: str, seats: Sequence[Seat], patience: float) -> list[tuple[str, str]]:
         """Exchanges the model on some devices, all at once; (reason, hint) of each that keeps the old one."""
-        late = (f"{model} was not loaded within {patience:g} s", "the old model runs on till then")
         deadline = time.monotonic() + patience
-        waiting: list[Seat] = []
+        asked: dict[Seat, Branch | None] = dict.fromkeys(seats)
         failed: list[tuple[str, str]] = []
-        for seat in seats:
-            element = next((e for b in self.branches if b.seat is seat and (e := b.element) is not None), None)
-            if element is None:
-                seat.infer["model"] = model
-                continue
-            # An element that still loads its first model would take the wish without a word.
-            if not self._wait(partial(_started, element), deadline):
-                failed.append(late)
-                continue
-            self._updates.pop((seat.device, model), None)
-            element.set_property("model", model)
-            waiting.append(seat)
-        for seat in waiting:
-            if not self._wait(partial(self._updates.__contains__, (seat.device, model)), deadline):
-                failed.append(late)
-            elif reason := self._updates.pop((seat.device, model)):
-                failed.append((f"{seat.device}: {reason}" if len(self.seats) > 1 else reason, ""))
+        while asked:
+            for seat, branch in list(asked.items()):
+                if (seat.device, model) in self._updates and branch is not None:
+                    del asked[seat]
+                    if reason := self._updates.pop((seat.device, model)):
+                        failed.append((f"{seat.device}: {reason}" if len(self.seats) > 1 else reason, ""))
+                elif branch is None or not branch.running:
+                    # What an element has to say is lost when its stream ends meanwhile: another is asked.
+                    asked[seat] = self._ask(seat, model)
+                    if asked[seat] is None and not any(b.seat is seat and b.running for b in self.branches):
+                        seat.infer["model"] = model
+                        del asked[seat]
+            if asked and time.monotonic() > deadline:
+                failed.append((f"{model} was not loaded within {patience:g} s", "the old model runs on till then"))
+                break
+            if asked:
+                self.poll()
+                time.sleep(TICK / 2)
         return failed
 
-    def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
-        """Polls until a condition holds, or its time is over."""
-        while not condition():
-            if time.monotonic() > deadline:
-                return False
-            self.poll()
-            time.sleep(TICK / 2)
-        return True
+    def _ask(self, seat: Seat, model: str) -> Branch | None:
+        """Asks an element on a device for another model; its branch, or None where all still load their first one."""
+        for branch in self.branches:
+            element = branch.element if branch.seat is seat else None
+            # An element without a stage would take the wish without a word.
+            if element is not None and element.stage is not None:
+                self._updates.pop((seat.device, model), None)
+                element.set_property("model", model)
+                return branch
+        return None
 
     def _updated(self, branch: Branch, spec: str, error: str) -> None:
         seat = branch.seat
@@ -397,10 +397,6 @@ class Session:
     def _abandon(self) -> None:
         for branch in self.branches:
             branch.abandon()
-
-
-def _started(element: Any) -> bool:
-    return element.stage is not None
 
 
 def _numbered(name: str) -> Iterator[str]:
