@@ -222,11 +222,18 @@ def test_the_cpu_never_touches_nvcodec(bikes, models, gpus, device, monkeypatch,
 
 
 def test_a_first_look_starts_no_nvdec(bikes, gpus, monkeypatch):
-    started = []
-    monkeypatch.setattr(Nvdec0, "do_change_state", lambda self, change: started.append(change) or 0, raising=False)
+    seen, select = [], entry._select_cpu
+
+    def note(device, decodebin, pad, caps, factory):
+        answer = select(device, decodebin, pad, caps, factory)
+        seen.append((factory.get_name(), answer))
+        return answer
+
+    monkeypatch.setattr(entry, "_select_cpu", note)
     with gpus():
+        Gst.Registry.get().find_feature("nvh264dec", Gst.ElementFactory).set_rank(Gst.Rank.PRIMARY + 1)
         assert sources.probe(sources.parse(str(bikes)), Device("cuda")).frames == 250
-    assert not started
+    assert ("nvh264dec", entry.SKIP) in seen and ("avdec_h264", entry.TRY) in seen
 
 
 def test_a_first_look_uses_nvdec_only_where_nothing_else_decodes(gpus, monkeypatch):

@@ -47,6 +47,7 @@ def openapi() -> dict[str, Any]:
         "properties": {
             "name": {"type": "string"},
             "source": {"type": "string"},
+            "device": {"type": "string", "description": "Where it runs; empty before it has begun."},
             "state": {"enum": ["ready", "connecting", "playing", "stalled", "failed", "ended"]},
             "frames": {"type": "integer"},
             "fps": {"type": "number"},

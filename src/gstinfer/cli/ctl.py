@@ -75,11 +75,11 @@ def _show(obj: tuple[str, bool], answer: Any) -> None:
     else:
         rows = answer if isinstance(answer, list) else [answer]
         table = Table(box=None, pad_edge=False)
-        for title in ("stream", "state", "frames", "fps", "lag", "dropped", "source"):
+        for title in ("stream", "state", "device", "frames", "fps", "lag", "dropped", "source"):
             table.add_column(title)
         for row in rows:
             lag = "" if row["lag"] is None else f"{row['lag']:.2f} s"
             state = f"{row['state']}: {row['error']}" if row["error"] else row["state"]
-            cells = (row["name"], state, row["frames"], f"{row['fps']:.1f}", lag, row["dropped"], row["source"])
+            cells = (row["name"], state, row["device"], row["frames"], f"{row['fps']:.1f}", lag, row["dropped"], row["source"])
             table.add_row(*(Text(str(cell)) for cell in cells))
         Console(soft_wrap=True, highlight=False).print(table)
