@@ -206,11 +206,15 @@ def _emulate_plane(head: Any, plane: int, rows: NDArray[np.void], data: NDArray[
     pixels = np.lib.stride_tricks.as_strided(memory[low:], shape, strides, writeable=True)
     before = pixels.copy()
     value = before.astype(np.float32)
-    y, x = np.mgrid[:height, :width]
     for row in rows:
+        x1, y1, x2, y2 = (int(v) for v in row["box"])
+        left, right = (min(max(0, v >> shift), width) for v in (x1, x2 + shift))
+        top, bottom = (min(max(0, v >> shift), height) for v in (y1, y2 + shift))
         if int(row["planes"]) >> plane & 1:
+            y, x = np.mgrid[top:bottom, left:right]
             share, target = _operation(row, plane, shift, x, y, (width, height, channels), data)
-            value = np.rint(value + (target - value) * share[..., None].astype(np.float32))
+            there = value[top:bottom, left:right]
+            there[...] = np.rint(there + (target - there) * share[..., None].astype(np.float32))
     pixels[...] = value
     if low:
         lower = np.lib.stride_tricks.as_strided(memory, shape, strides, writeable=True)
