@@ -1,6 +1,7 @@
 """One model, any number of streams: frames of all of them share batches.
 
-A streaming thread submits its frames and waits for its ticket. One worker thread owns the model. A batch closes when every
+A streaming thread submits its frames and waits for its ticket. One worker thread gives batches to the model; with a single
+lane whose thread waits anyway, that thread does, which saves two wake-ups a frame. A batch closes when every
 active lane has a frame waiting, at ``batch_size``, or ``batch_timeout`` after the model became free; a lane that had nothing
 when a batch timed out stops counting as active until its next frame.
 
@@ -19,18 +20,19 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from gstinfer.errors import ConfigError, GstInferError, PredictError
+from gstinfer.errors import GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.model import LoadedModel
 from gstinfer.results import Result
 from gstinfer.ticket import BufferJob, Ticket, release_in_turn
 
-__all__ = ["Lane", "ModelRunner", "RunnerConfig", "release", "share"]
+__all__ = ["After", "Lane", "ModelRunner", "RunnerConfig"]
 
 log = logging.getLogger(__name__)
 
-After = Callable[[Sequence[Frame], list[tuple[Result, ...]]], list[tuple[Result, ...]]]
+After = Callable[[Sequence[Frame], list[tuple[Result, ...]], "Sequence[Lane]"], list[tuple[Result, ...]]]
+"""Frames of a batch, their results and their lanes; gives the results as they are to be."""
 
 PATIENCE = 30.0
 """Seconds that a stop waits for a model that hangs."""
@@ -77,6 +79,10 @@ class Lane:
         """Queues a buffer of one frame, which the runner opens and closes on its own threads."""
         return self.runner._submit(self, (), job)
 
+    def infer_buffer(self, job: BufferJob) -> Ticket:
+        """As ``submit_buffer``, for who waits for the ticket at once: a runner of one lane works in the caller's thread."""
+        return self.runner._submit(self, (), job, here=True)
+
     def idle(self) -> None:
         """The lane has nothing for now (EOS, gap, pause): others do not wait for it."""
         self.runner._release(self, flush=False)
@@ -108,6 +114,8 @@ class ModelRunner:
         self._model: LoadedModel | None = None
         self._worker: threading.Thread | None = None
         self._stopping = False
+        # Held by the thread that gives batches to the model.
+        self._giving = threading.Lock()
         self._free_at = 0.0
         self._arrived = 0
         self._wake_at = 1
@@ -157,6 +165,10 @@ class ModelRunner:
             if worker.is_alive():
                 log.error("%s does not return from predict; its thread is left behind", self.config.spec)
                 return
+            if not self._giving.acquire(timeout=PATIENCE):
+                log.error("%s does not return from predict; it is left behind", self.config.spec)
+                return
+            self._giving.release()
             self._submitted.put(None)
             if self._courier is not None:
                 self._courier.join()
@@ -210,9 +222,11 @@ class ModelRunner:
         # A static batch of 1 is sliced inside the model, so a larger window costs nothing but waiting.
         return wanted if self.config.batch_size or own is None else max(1, min(wanted, own))
 
-    def _submit(self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None) -> Ticket:
+    def _submit(
+        self, lane: Lane, frames: Sequence[Frame], job: BufferJob | None = None, *, here: bool = False
+    ) -> Ticket:
         ticket = Ticket(lane, frames, job)
-        empty = not ticket.pending
+        empty, batch = not ticket.pending, None
         with self._condition:
             if self._stopping or self._worker is None or lane not in self._lanes:
                 raise Flushed
@@ -220,12 +234,31 @@ class ModelRunner:
             lane.width = max(1, len(ticket.frames))
             lane.waiting.extend((ticket, index) for index in range(ticket.pending))
             self._arrived += 1
+            if here and len(self._lanes) == 1 and not self._in_flight:
+                batch = self._begin()
             # Waking the worker for every frame of a batch would cost more than all the rest here.
-            if self._arrived >= self._wake_at:
+            if batch is None and self._arrived >= self._wake_at:
                 self._condition.notify_all()
+        if batch is not None:
+            try:
+                self._submit_batch(batch)
+            finally:
+                self._giving.release()
         if empty:
             ticket._done.release()
         return ticket
+
+    def _begin(self) -> _Batch | None:
+        """A batch that the caller, who holds the condition, gives to the model and finishes before it lets go of
+        ``_giving``; None where none is due or the worker is at it."""
+        # Whom the worker waits for is its own affair.
+        wake_at, due = self._wake_at, self._due()
+        self._wake_at = wake_at
+        if due is None or due > 0 or self._model is None or not self._giving.acquire(blocking=False):
+            return None
+        batch = _Batch(self._model, self._take(), time.monotonic(), here=True)
+        self._in_flight.append(batch)
+        return batch
 
     def _release(self, lane: Lane, *, flush: bool) -> None:
         with self._condition:
@@ -302,12 +335,18 @@ class ModelRunner:
                         break
                     self._arrived = 0
                     self._condition.wait(due)
-                if self._stopping or self._model is None:
-                    self._slots.release()
-                    return
-                batch = _Batch(self._model, self._take(), time.monotonic())
-                self._in_flight.append(batch)
-            self._submit_batch(batch)
+            with self._giving:
+                with self._condition:
+                    if self._stopping or self._model is None:
+                        self._slots.release()
+                        return
+                    if (due := self._due()) is None or due > 0:
+                        # Somebody else was quicker.
+                        self._slots.release()
+                        continue
+                    batch = _Batch(self._model, self._take(), time.monotonic())
+                    self._in_flight.append(batch)
+                self._submit_batch(batch)
 
     def _open_buffers(self, batch: _Batch) -> None:
         """Opens what was handed over as whole buffers; one that cannot be opened leaves the batch."""
@@ -334,7 +373,7 @@ class ModelRunner:
                 batch.finish = batch.model.submit(FrameBatch(frames))
         except BaseException as error:  # the user's code ran
             batch.error = error
-        if batch.model.pipelined:
+        if batch.model.pipelined and not batch.here:
             self._submitted.put(batch)
         else:
             self._finish(batch)
@@ -349,12 +388,14 @@ class ModelRunner:
             if batch.error is None and batch.finish is not None:
                 results = batch.finish()
                 if self.after is not None:
-                    results = self.after([ticket.frames[index] for ticket, index in batch.places], results)
+                    frames = [ticket.frames[index] for ticket, index in batch.places]
+                    results = self.after(frames, results, [ticket.lane for ticket, _ in batch.places])
         except BaseException as error:  # the user's code ran
             batch.error = error
         self.seconds["model"] += time.monotonic() - batch.began
         self._free_at = time.monotonic()
-        self._slots.release()
+        if not batch.here:
+            self._slots.release()
         spoilt = self._close_buffers(batch, results) if batch.error is None else {}
         with self._condition:
             # Under the lock, as a flush counts down the same tickets.
@@ -389,13 +430,14 @@ class ModelRunner:
 
 @dataclass(eq=False)
 class _Batch:
-    """Frames that a model works on."""
+    """Frames that a model works on; ``here``: in the thread that wanted them, not on the runner's own."""
 
     model: LoadedModel
     places: list[tuple[Ticket, int]]
     began: float
     finish: Callable[[], list[tuple[Result, ...]]] | None = None
     error: BaseException | None = None
+    here: bool = False
 
 
 def _as_model_error(error: BaseException) -> GstInferError:
@@ -404,56 +446,3 @@ def _as_model_error(error: BaseException) -> GstInferError:
     failure = PredictError(f"{type(error).__name__}: {error}")
     failure.__cause__ = error
     return failure
-
-
-_shared: dict[str, tuple[ModelRunner, int]] = {}
-_shared_lock = threading.Lock()
-
-
-def share(
-    key: str, config: RunnerConfig, load: Callable[[], LoadedModel], after: After | None = None
-) -> ModelRunner:
-    """The started runner of a key, made at first use; pair it with ``release``.
-
-    Args:
-        key: The model-instance-id; an empty one is never shared.
-        config: Must agree with the runner that is there.
-        load: Makes and loads the model.
-        after: See ``ModelRunner``; that of the first user serves all.
-
-    Raises:
-        ConfigError: The key runs something else.
-    """
-    if not key:
-        runner = ModelRunner(load, config, after)
-        runner.start()
-        return runner
-    with _shared_lock:
-        if key in _shared:
-            runner, users = _shared[key]
-            if runner.config != config:
-                was, now = vars(runner.config), vars(config)
-                differ = ", ".join(f"{k}: {was[k]} there, {now[k]} here" for k in was if was[k] != now[k])
-                raise ConfigError(
-                    f"model-instance-id={key} is in use with other settings ({differ})",
-                    hint="use the same settings in every element of one id, or another id",
-                )
-            _shared[key] = (runner, users + 1)
-            return runner
-        runner = ModelRunner(load, config, after)
-        runner.start()
-        _shared[key] = (runner, 1)
-        return runner
-
-
-def release(key: str, runner: ModelRunner) -> None:
-    """Gives a runner back; the last user stops it."""
-    if key:
-        with _shared_lock:
-            held, users = _shared.get(key, (runner, 1))
-            if held is runner and users > 1:
-                _shared[key] = (runner, users - 1)
-                return
-            if held is runner:
-                _shared.pop(key, None)
-    runner.stop()

@@ -19,7 +19,7 @@ LAYERS = (
     ("frames", "registry"),
     ("model", "modelbase", "modelspec", "reload", "stage", "ticket"),
     ("models", "runner", "trackers", "overlay", "publish", "vlm"),
-    ("shadow", "swap", "watchdog"),
+    ("shadow", "shared", "swap", "watchdog"),
     ("hosts",),
     ("elements/stage",),
     ("elements",),

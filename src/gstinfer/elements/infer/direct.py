@@ -44,7 +44,7 @@ def hand_over(stage: InferStage, host: Host, buffer: Any, pts: int | None, *, se
         job.leave()
     else:
         assert stage.lane is not None
-        job.ticket = stage.lane.submit_buffer(job)
+        job.ticket = stage.lane.infer_buffer(job) if settled else stage.lane.submit_buffer(job)
     return job
 
 

@@ -22,9 +22,10 @@ from gstinfer.image import Device
 from gstinfer.labels import parse_labels
 from gstinfer.model import LoadedModel, Model, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
-from gstinfer.runner import Lane, ModelRunner, RunnerConfig, release, share
+from gstinfer.runner import Lane, ModelRunner, RunnerConfig
 from gstinfer.sanitize import Complaints
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
+from gstinfer.shared import release, share
 from gstinfer.swap import ModelSwap
 from gstinfer.ticket import Ticket
 from gstinfer.watchdog import Watchdog
@@ -253,7 +254,7 @@ class InferStage:
             if ticket is not None:
                 self._deliver(pending, ticket.result(), ticket.model)
             elif self.tracking is not None:
-                self.tracking.skipped(batch.frames)
+                self.tracking.skipped(batch.frames, self.lane)
             self._complete(pending)
             if self.callback is not None:
                 for frame in batch:
@@ -279,7 +280,7 @@ class InferStage:
         """Marks frames that are skipped; a tracker inside predicts them."""
         self._pass(frames)
         if self.tracking is not None:
-            self.tracking.skipped(frames)
+            self.tracking.skipped(frames, self.lane)
 
     def _deliver(self, pending: Pending, results: Sequence[tuple[Result, ...]], model: str) -> None:
         """Takes what the model said about what was submitted."""
@@ -456,7 +457,7 @@ class InferStage:
         if self.lane is not None:
             self.lane.idle()
         if self.tracking is not None:
-            self.tracking.reset(stream_id)
+            self.tracking.reset(stream_id, self.lane)
 
     def idle(self) -> None:
         """The stream has nothing for now; other streams do not wait for it."""
@@ -474,10 +475,12 @@ class InferStage:
         if self._swap is not None:
             self._swap.close()
         self._cast_shadow("")
-        lane, self.lane = self.lane, None
+        tracking, lane, self.lane = self.tracking, self.lane, None
         runner, self.runner = self.runner, None
         if lane is not None:
             lane.close()
+            if tracking is not None:
+                tracking.forget(lane)
         if runner is not None:
             release(self.settings.model_instance_id, runner)
 
