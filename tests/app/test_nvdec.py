@@ -97,7 +97,7 @@ def look(monkeypatch):
 def labels(path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for message in map(json.loads, path.read_text().splitlines()):
-        found.setdefault(message["stream_id"], set()).update(o["label"] for o in message["objects"])
+        found.setdefault(message["stream_id"], set()).update(o["label"] for o in message.get("objects", []))
     return found
 
 
