@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import time
@@ -34,31 +35,20 @@ def pipeline(streams: int, elements: str, clip: str = CLIP) -> Any:
         for i in range(streams)
     ]
     made = Gst.parse_launch(" ".join(branches))
-    if os.environ.get("BENCH_CONTEXT") == "shared":
-        made.set_context(primary_context())
     return made
 
 
-_contexts: list[Any] = []
+def settle_context() -> None:
+    """``BENCH_CONTEXT=own``: decoders keep a context of their own. ``BENCH_SCHED=blocking``: threads that wait for the GPU
+    sleep. Before anything uses the GPU."""
+    if os.environ.get("BENCH_SCHED") == "blocking":
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.cuInit(0)
+        driver.cuDevicePrimaryCtxSetFlags_v2(0, 4)
+    if os.environ.get("BENCH_CONTEXT") == "own":
+        from gstinfer.hosts import cuda_context
 
-
-def primary_context() -> Any:
-    """torch's context of GPU 0 as a GStreamer context."""
-    import ctypes
-
-    import torch
-
-    gi.require_version("GstCuda", "1.0")
-    from gi.repository import GstCuda
-
-    if not _contexts:
-        GstCuda.cuda_load_library()
-        torch.zeros(1, device="cuda")
-        driver, handle = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-        driver.cuCtxGetCurrent(ctypes.byref(handle))
-        wrapped = GstCuda.CudaContext.new_wrapped(handle.value, 0)
-        _contexts.append((wrapped, GstCuda.context_new_cuda_context(wrapped)))
-    return _contexts[0][1]
+        cuda_context.announce = lambda element, index: False
 
 
 def counts(made: Any, streams: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import CLIP, Gst, counts, pipeline
+from common import CLIP, Gst, counts, pipeline, settle_context
 
 import gstinfer
 from gstinfer.frames import FrameBatch
@@ -119,7 +119,7 @@ def run(streams: int, frames: int, want: list[int], load: int) -> None:
     bad = sum(value != want[number % len(want)] for number, value in SEEN)
     print(
         f"bytes read in place, {streams} streams, {load} streams of load ({ran} frames), "
-        f"context {os.environ.get('BENCH_CONTEXT', 'own')}: "
+        f"context {os.environ.get('BENCH_CONTEXT', 'shared')}: "
         f"{len(SEEN)} frames compared, {bad} differ",
         flush=True,
     )
@@ -131,6 +131,7 @@ def main() -> None:
     parser.add_argument("--clip-frames", type=int, default=300)
     options = parser.parse_args()
     Gst.init(None)
+    settle_context()
     gstinfer.register()
     want, inputs = truth(options.clip_frames)
     print(f"{len(want)} frames downloaded, {len(set(want))} different", flush=True)

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import CLIP, Gst, measure, primary_context
+from common import CLIP, Gst, measure
 
 import gstinfer
 from gstinfer.elements.overlay import stage as overlay_stage
@@ -110,8 +110,6 @@ class Frames:
 
     def __init__(self, text: str, *sinks: str) -> None:
         self.made = Gst.parse_launch(text)
-        if os.environ.get("BENCH_CONTEXT") == "shared":
-            self.made.set_context(primary_context())
         self.sinks = [self.made.get_by_name(name) for name in sinks]
         self.hosts: dict[Any, SystemHost] = {}
 

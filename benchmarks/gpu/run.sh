@@ -26,8 +26,8 @@ for part in "$@"; do
     case $part in
         test) (cd "$here/../.." && GSTINFER_REQUIRE_CUDA=1 $limit python3 -m pytest -q -p no:cacheprovider -m cuda tests/preprocess/test_cuda.py tests/models/test_torch.py tests/overlay/test_cuda_overlay.py) ;;
         correct) $limit python3 "$here/correct.py" ${CORRECT_OPTIONS:-} ;;
-        context) BENCH_CONTEXT=shared $limit python3 "$here/correct.py" ${CORRECT_OPTIONS:-}
-            BENCH_CONTEXT=shared $limit python3 "$here/speed.py" --parts decode,full ${SPEED_OPTIONS:-} ;;
+        context) BENCH_CONTEXT=own $limit python3 "$here/correct.py" ${CORRECT_OPTIONS:-}
+            BENCH_CONTEXT=own $limit python3 "$here/speed.py" --parts decode,full ${SPEED_OPTIONS:-} ;;
         overlay) $limit python3 "$here/overlay.py" ${OVERLAY_OPTIONS:-} ;;
         cli) $limit python3 "$here/run_cli.py" ${CLI_OPTIONS:-} ;;
         speed) $limit python3 "$here/speed.py" ${SPEED_OPTIONS:-} ;;

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Gst, measure, pipeline
+from common import Gst, measure, pipeline, settle_context
 from workers import measure_workers
 
 import gstinfer
@@ -191,9 +191,10 @@ def main() -> None:
     parser.add_argument("--parts", default="preprocess,model,decode,full,latency")
     options = parser.parse_args()
     Gst.init(None)
+    settle_context()
     gstinfer.register()
     streams, parts = [int(n) for n in options.streams.split(",")], options.parts.split(",")
-    context = os.environ.get("BENCH_CONTEXT", "own")
+    context = os.environ.get("BENCH_CONTEXT", "shared")
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, {Gst.version_string()}, context {context}")
     if "preprocess" in parts:
         preprocessing()

@@ -9,7 +9,7 @@ import resource
 import time
 from typing import Any
 
-from common import Gst, Rate, counts, pipeline
+from common import Gst, Rate, counts, pipeline, settle_context
 
 SLICE = 0.05
 
@@ -74,6 +74,7 @@ def _play(number: int, part: Any, elements: str, shared: Any, times: Any, phase:
     import gstinfer
 
     Gst.init(None)
+    settle_context()
     gstinfer.register()
     made = pipeline(len(part), elements)
     bus = made.get_bus()

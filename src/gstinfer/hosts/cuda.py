@@ -73,7 +73,7 @@ class _Library:
         # Any other call aborts when the plugin came from the registry cache and nothing has loaded the driver yet.
         if not function(cuda, "gst_cuda_load_library", C.c_int)():
             raise HostError("NVIDIA's driver library (libcuda.so.1) cannot be loaded", hint="use device=cpu")
-        self.is_cuda = function(cuda, "gst_is_cuda_memory", C.c_int, C.c_void_p)
+        self.is_cuda = function(library("libgstcuda-1.0.so.0"), "gst_is_cuda_memory", C.c_int, C.c_void_p)
         self.sync = None
         if hasattr(cuda, "gst_cuda_memory_sync"):
             self.sync = function(cuda, "gst_cuda_memory_sync", None, C.c_void_p)
@@ -150,7 +150,10 @@ class _Hold:
     def wait(self) -> None:
         events, self.events = self.events, []
         for event in events:
-            event.synchronize()
+            # One event serves a whole batch, whose end somebody has waited for as a rule: asking keeps the interpreter.
+            query = getattr(event, "query", None)
+            if query is None or not query():
+                event.synchronize()
 
 
 class Plane:

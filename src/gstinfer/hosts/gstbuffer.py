@@ -135,9 +135,19 @@ _SLOW = library("libgstreamer-1.0.so.0", releases_gil=True)
 _GST = library("libgstreamer-1.0.so.0")
 _VIDEO = library("libgstvideo-1.0.so.0")
 
-_map = function(_SLOW, "gst_buffer_map", C.c_int, C.c_void_p, C.POINTER(MapInfo), C.c_int)
-_memory_unmap = function(_SLOW, "gst_memory_unmap", None, C.c_void_p, C.POINTER(MapInfo))
-_unref = function(_SLOW, "gst_mini_object_unref", None, C.c_void_p)
+
+
+class _Mapper:
+    """The calls that map memory and let go of it."""
+
+    def __init__(self, lib: C.CDLL) -> None:
+        self.map = function(lib, "gst_buffer_map", C.c_int, C.c_void_p, C.POINTER(MapInfo), C.c_int)
+        self.unmap = function(lib, "gst_memory_unmap", None, C.c_void_p, C.POINTER(MapInfo))
+        self.unref = function(lib, "gst_mini_object_unref", None, C.c_void_p)
+
+
+# To system memory a map may copy; what lies on a device already has an address.
+_copying, _in_place = _Mapper(_SLOW), _Mapper(_GST)
 _writable = function(_GST, "gst_mini_object_is_writable", C.c_int, C.c_void_p)
 _video_meta = function(_VIDEO, "gst_buffer_get_video_meta", C.POINTER(VideoMeta), C.c_void_p)
 _caps_from_string = function(_GST, "gst_caps_from_string", C.c_void_p, C.c_char_p)
@@ -197,23 +207,24 @@ class Mapping:
     Args:
         buffer: A ``Gst.Buffer``.
         write: Whether the arrays are writable; the buffer must be.
-        flags: Further ``GstMapFlags``.
+        flags: Further ``GstMapFlags``, which ask for an address on the device that the memory is on.
 
     Raises:
         HostError: The memory cannot be mapped.
     """
 
-    __slots__ = ("__array_interface__", "_info", "size")
+    __slots__ = ("__array_interface__", "_info", "_mapper", "size")
 
     def __init__(self, buffer: Any, *, write: bool = False, flags: int = 0) -> None:
         self._info = None
+        self._mapper = _in_place if flags else _copying
         info = MapInfo()
         if write and not is_writable(buffer):
             raise HostError(
                 "the buffer is not writable: somebody else holds it too",
                 hint="an element that changes pixels must not run in passthrough mode",
             )
-        if not _map(hash(buffer), info, MAP_READ | (MAP_WRITE if write else 0) | flags):
+        if not self._mapper.map(hash(buffer), info, MAP_READ | (MAP_WRITE if write else 0) | flags):
             raise HostError(
                 f"the buffer cannot be mapped for {'writing' if write else 'reading'}",
                 hint="bring the frames to system memory before this element (cudadownload, gldownload, vapostproc)",
@@ -232,8 +243,8 @@ class Mapping:
         # An empty buffer maps to no memory.
         if info is not None and info.memory:
             memory = info.memory
-            _memory_unmap(memory, info)
-            _unref(memory)
+            self._mapper.unmap(memory, info)
+            self._mapper.unref(memory)
 
 
 def plane_views(

@@ -8,6 +8,7 @@ Example::
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from gstinfer import gpu
@@ -21,8 +22,8 @@ from gstinfer.elements.infer.nvinfer_config import read_config
 from gstinfer.elements.infer.objects import ObjectStage
 from gstinfer.elements.infer.settings import InferSettings
 from gstinfer.elements.infer.stage import InferStage
-from gstinfer.errors import ConfigError
-from gstinfer.hosts import deepstream_installed
+from gstinfer.errors import ConfigError, GstInferError
+from gstinfer.hosts import cuda_context, deepstream_installed
 from gstinfer.hosts.gstbuffer import pts as pts_of
 from gstinfer.image import Device
 from gstinfer.model import ModelSpec
@@ -184,6 +185,18 @@ class PyInfer(BatchElement):
             elif event_number(event) & SERIALIZED and event.type != Gst.EventType.TAG:
                 self.in_flight.drain()
         super().before_event(event)
+
+    def do_change_state(self, transition: Any) -> Any:
+        if transition == Gst.StateChange.NULL_TO_READY:
+            self.share_context()
+        return super().do_change_state(transition)
+
+    def share_context(self) -> None:
+        """Lets decoders of the pipeline work in the context of the network, before they make one."""
+        with suppress(GstInferError):  # start says what is wrong with a device
+            device = Device.parse(self.wishes.get("device", "auto"))
+            if device.is_cuda and device.index < gpu.device_count():
+                cuda_context.announce(self, device.index)
 
     @guard(False)
     def do_start(self) -> bool:
