@@ -14,7 +14,7 @@ pytest.importorskip("gi")
 sys.path.insert(0, str(Path(__file__).parent))
 
 from nvcodec_standin import Nvdec0, Nvdec1, Nvdec444, NvdecBroken, nvcodec
-from sessions import running, wait_for
+from sessions import free_port, running, wait_for
 
 from gstinfer.app import entry, sources
 from gstinfer.app.branch import Branch
@@ -254,3 +254,22 @@ def test_without_nvcodec_the_model_copies_frames_itself(bikes, models, gpus):
     assert session.run(), session.branches[0].error
     assert session.branches[0].counts.frames == 5
     assert "no nvcodec elements" in session.branches[0].warnings[0]
+
+
+def test_a_camera_that_returns_is_decoded_by_nvdec_again(camera, models, gpus, look):
+    port = free_port()
+    server = camera(port, "door", "ball")
+    with gpus():
+        session = Session(Job([f"rtsp://127.0.0.1:{port}/door"], f"{models}:Where", "cuda:1"))
+        with running(session) as outcome:
+            branch = session.branches[0]
+            wait_for(lambda: branch.counts.frames > 5)
+            server.kill()
+            wait_for(lambda: branch.state == "connecting")
+            frames = branch.counts.frames
+            camera(port, "door", "ball")
+            wait_for(lambda: branch.counts.frames > frames + 5)
+            found = elements(branch.pipeline)
+        assert outcome == [True], branch.error
+    assert branch.report()["reconnects"] == 1 and branch.report()["device"] == "cuda:1"
+    assert "nvh264device1dec" in found and "cudaupload" not in found and "memory:CUDAMemory" in look.caps["door"]
