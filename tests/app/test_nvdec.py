@@ -60,6 +60,7 @@ def gpus(monkeypatch):
     if Gst.ElementFactory.find("avdec_h264") is None:
         pytest.skip("gstreamer1.0-libav is not installed")
     monkeypatch.setattr("gstinfer.gpu.device_count", lambda: 2)
+    monkeypatch.setattr(entry, "find_spec", lambda name: True)
     monkeypatch.setattr(CudaHost, "__init__", functools.partialmethod(CudaHost.__init__, cuda=False))
     return lambda **decoders: nvcodec(decoders or {"nvh264dec": Nvdec0, "nvh264device1dec": Nvdec1})
 
@@ -254,6 +255,15 @@ def test_without_nvcodec_the_model_copies_frames_itself(bikes, models, gpus):
     assert session.run(), session.branches[0].error
     assert session.branches[0].counts.frames == 5
     assert "no nvcodec elements" in session.branches[0].warnings[0]
+
+
+def test_without_torch_and_cupy_nothing_could_read_what_nvdec_gives(bikes, models, gpus, monkeypatch, look):
+    monkeypatch.setattr(entry, "find_spec", lambda name: name == "torch")
+    with gpus():
+        session = Session(Job([str(bikes)], f"{models}:Where", "cuda:0", max_frames=5))
+        assert session.run(), session.branches[0].error
+    assert session.branches[0].counts.frames == 5 and "avdec_h264" in look.elements["bikes"]
+    assert "gstinfer[torch]" in session.branches[0].warnings[0]
 
 
 def test_a_camera_that_returns_is_decoded_by_nvdec_again(camera, models, gpus, look):

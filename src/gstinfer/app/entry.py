@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from gstinfer.app.pipeline import link, make
@@ -35,11 +36,12 @@ class Entry:
 
     def __init__(self, device: Device, warn: Callable[[str], None], orientation: str = UPRIGHT) -> None:
         self.device, self.orientation = device, orientation
-        self.on_gpu = device.is_cuda and all(map(Gst.ElementFactory.find, ("cudaupload", "cudadownload")))
+        missing = _missing() if device.is_cuda else ""
+        self.on_gpu = device.is_cuda and not missing
         self.decoder = ""
         self._warn, self._nvdec, self._codec = warn, self.on_gpu, ""
-        if device.is_cuda and not self.on_gpu:
-            warn(f"GStreamer has no nvcodec elements here: decoded on the CPU, and the model copies each frame to {device}")
+        if missing:
+            warn(f"{missing}: decoded on the CPU, and the model copies each frame to {device}")
 
     def watch(self, decodebin: Any) -> list[tuple[Any, int]]:
         """Chooses among the decoders that a decodebin finds.
@@ -118,6 +120,15 @@ class Entry:
             if known and turn != UPRIGHT:
                 self._warn(f"its pictures should be turned ({turn}), which was not known before they ran: they are not")
         return Gst.PadProbeReturn.OK
+
+
+def _missing() -> str:
+    """What this machine lacks for frames in CUDA memory, or empty."""
+    if not all(map(Gst.ElementFactory.find, ("cudaupload", "cudadownload"))):
+        return "GStreamer has no nvcodec elements here"
+    if not (find_spec("torch") and find_spec("triton")) and not find_spec("cupy"):
+        return "nothing here reads frames in CUDA memory (pip install 'gstinfer[torch]')"
+    return ""
 
 
 def _orientation(pad: Any) -> str:
