@@ -13,7 +13,8 @@ from gstinfer.cli.console import live_table, step_times
 
 def shown(total: int | None, frames: int) -> str:
     row = {"name": "door", "state": "playing", "frames": frames, "fps": 10.0, "lag": None, "dropped": 1, "skipped": 2}
-    branch = SimpleNamespace(report=lambda: row, expected=total, running=True)
+    row["expected"] = total
+    branch = SimpleNamespace(report=lambda: row, running=True)
     console = Console(file=io.StringIO(), width=100)
     console.print(live_table(SimpleNamespace(branches=[branch])))
     return console.file.getvalue().splitlines()[1]

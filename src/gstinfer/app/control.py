@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from gstinfer.errors import ConfigError, GstInferError, HostError, UnknownNameError
 
 if TYPE_CHECKING:
-    from gstinfer.app.session import Session
+    from gstinfer.app.running import Running
 
 __all__ = ["COMMANDS", "ControlSocket", "address", "ask", "execute"]
 
@@ -40,7 +40,7 @@ ROW = ("name", "source", "device", "state", "frames", "fps", "lag", "dropped", "
 """What ``list`` tells of a stream."""
 
 
-def execute(session: Session, command: str, arguments: Mapping[str, Any]) -> Any:
+def execute(session: Running, command: str, arguments: Mapping[str, Any]) -> Any:
     """Does what is asked, in the caller's thread.
 
     Returns:
@@ -81,7 +81,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     # Threads of clients that hold their connection open end with the process.
     block_on_close = False
-    session: Session
+    session: Running
 
 
 class _Handler(socketserver.StreamRequestHandler):
@@ -121,7 +121,7 @@ class ControlSocket:
         ConfigError: Another run listens there, or the socket cannot be made.
     """
 
-    def __init__(self, session: Session, path: str) -> None:
+    def __init__(self, session: Running, path: str) -> None:
         self.path = path
         if _answers(path):
             raise ConfigError(f"another run listens on {path!r}", hint="end it, or take another --control SOCKET")

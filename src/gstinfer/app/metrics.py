@@ -9,7 +9,7 @@ from gstinfer.app.control import address
 from gstinfer.errors import ConfigError, MissingDependencyError
 
 if TYPE_CHECKING:
-    from gstinfer.app.session import Session
+    from gstinfer.app.running import Running
 
 __all__ = ["MetricsServer"]
 
@@ -35,7 +35,7 @@ GAUGES = {
 class _Collector:
     """Reads the session whenever Prometheus asks."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Running) -> None:
         self.session = session
 
     def collect(self) -> Iterator[Any]:
@@ -65,28 +65,30 @@ class _Collector:
         yield InfoMetricFamily("gstinfer_model", "The model that runs.", value={"spec": report["model"]})
 
     def _steps(self, streams: dict[str, Any]) -> Iterator[Any]:
-        """Seconds by step: those of a device's model once, since its streams share it; others per stream."""
+        """Seconds by step: those of a model once, since its streams share it; others per stream."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         own = CounterMetricFamily("gstinfer_step_seconds", "Seconds spent in a step of a stream.", labels=["stream", "step"])
+        # Each worker process has a model of its own on each of its devices.
+        place = ["device", "worker"]
         text = "Seconds spent in a step of a shared model."
-        shared = CounterMetricFamily("gstinfer_model_seconds", text, labels=["device", "step"])
-        batches = CounterMetricFamily("gstinfer_model_batches", "Batches that a model worked on.", labels=["device"])
-        fill = GaugeMetricFamily("gstinfer_model_batch_fill", "Mean frames a batch.", labels=["device"])
-        newest: dict[str, dict[str, Any]] = {}
+        shared = CounterMetricFamily("gstinfer_model_seconds", text, labels=[*place, "step"])
+        batches = CounterMetricFamily("gstinfer_model_batches", "Batches that a model worked on.", labels=place)
+        fill = GaugeMetricFamily("gstinfer_model_batch_fill", "Mean frames a batch.", labels=place)
+        newest: dict[tuple[str, str], dict[str, Any]] = {}
         for name, stream in streams.items():
             for element, stats in stream["elements"].items():
                 if element == "pyinfer" and stream["state"] in ("playing", "connecting", "stalled"):
-                    newest[stream["device"]] = stats
+                    newest[stream["device"], str(stream.get("worker", 1))] = stats
                 for key, value in stats.items():
                     if key == "write-seconds" or (key.endswith("-seconds") and element != "pyinfer"):
                         own.add_metric([name, f"{element} {key.removesuffix('-seconds')}"], value)
-        for device, stats in newest.items():
+        for where, stats in newest.items():
             for key, value in stats.items():
                 if key.endswith("-seconds") and key != "write-seconds":
-                    shared.add_metric([device, key.removesuffix("-seconds")], value)
-            batches.add_metric([device], stats.get("batches", 0))
-            fill.add_metric([device], stats.get("batch-fill", 0))
+                    shared.add_metric([*where, key.removesuffix("-seconds")], value)
+            batches.add_metric(where, stats.get("batches", 0))
+            fill.add_metric(where, stats.get("batch-fill", 0))
         yield from (own, shared, batches, fill)
 
 
@@ -102,7 +104,7 @@ class MetricsServer:
         ConfigError: The address cannot be used.
     """
 
-    def __init__(self, session: Session, where: str) -> None:
+    def __init__(self, session: Running, where: str) -> None:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError as error:

@@ -19,7 +19,7 @@ from gstinfer.app.control import LONGEST, address, execute
 from gstinfer.errors import ConfigError, GstInferError, UnknownNameError
 
 if TYPE_CHECKING:
-    from gstinfer.app.session import Session
+    from gstinfer.app.running import Running
 
 __all__ = ["RestServer", "openapi"]
 
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
-    session: Session
+    session: Running
     token: str
 
 
@@ -219,7 +219,7 @@ class RestServer:
         ConfigError: The address cannot be used, or others may reach it and the token is not the user's own.
     """
 
-    def __init__(self, session: Session, where: str, token: str = "") -> None:
+    def __init__(self, session: Running, where: str, token: str = "") -> None:
         host, port = address(where, "127.0.0.1")
         if not _loopback(host) and not token:
             raise ConfigError(

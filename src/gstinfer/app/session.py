@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import gstinfer
 from gstinfer import registry
-from gstinfer.app import sinks, sources, window
+from gstinfer.app import naming, sinks, sources, window
 from gstinfer.app.branch import Branch
 from gstinfer.app.devices import Seat, least_loaded, resolve
 from gstinfer.app.mosaic import Mosaic
+from gstinfer.app.running import Running
 from gstinfer.app.settings import parse_settings, refuse_idle
 from gstinfer.app.sources import Source
 from gstinfer.errors import ConfigError, HostError, ModelLoadError, UnknownNameError
@@ -85,6 +85,7 @@ class Session:
 
     Args:
         job: What to run.
+        shares: Instead of ``job.inputs``, each with its file: a part of the inputs that others look after too.
 
     Attributes:
         branches: One per input, those that ended too.
@@ -95,11 +96,11 @@ class Session:
         GstInferError: A setting, an input's name, an output or a message target that cannot be used.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, shares: Sequence[tuple[Source, Path | None]] | None = None) -> None:
         gstinfer.register()
         self.job = job
         settings = parse_settings(job.settings)
-        inputs = sources.parse_all(job.inputs)
+        inputs = sources.parse_all(job.inputs) if shares is None else [source for source, _ in shares]
         if not inputs and not job.stay:
             raise ConfigError("there is no input", hint="name a file, or test:smpte")
         if job.max_frames is not None and job.max_frames < 1:
@@ -112,7 +113,7 @@ class Session:
         if job.prompt and not job.vlm:
             raise ConfigError("--prompt asks nobody without --vlm", hint="add --vlm openai:URL#MODEL")
         refuse_idle(settings, job)
-        if "stream_id" in settings["pyinfer"]:
+        if "stream_id" in settings["pyinfer"] and shares is None:
             if len(inputs) != 1:
                 raise ConfigError("--set stream-id would give several inputs one name", hint="leave it out")
             inputs = [replace(inputs[0], stream_id=settings["pyinfer"]["stream_id"])]
@@ -134,7 +135,10 @@ class Session:
             assert self._picture is not None
             if any(source.kind == "file" and sinks.same_file(self._picture, source.target) for source in inputs):
                 raise ConfigError(f"{job.output!r} is an input and the output", hint="choose another name")
-        outputs = [None] * len(inputs) if job.tile else sinks.output_paths(job.output, inputs)
+        if shares is not None:
+            outputs = [output for _, output in shares]
+        else:
+            outputs = [None] * len(inputs) if job.tile else sinks.output_paths(job.output, inputs)
         if job.show and job.tile:
             raise ConfigError("--show does not apply to --tile", hint="leave one of them out")
         self._window = window.find_sink() if job.show else ""
@@ -181,15 +185,33 @@ class Session:
         """What failed apart from the inputs, or empty."""
         return f"{str(self._picture)!r} cannot be written: {self.mosaic.error}" if self.mosaic and self.mosaic.error else ""
 
+    @property
+    def written(self) -> list[Path]:
+        """The video files that are finished."""
+        found = [branch.output for branch in self.branches if branch.written and branch.output is not None]
+        return found + ([self.mosaic.path] if self.mosaic is not None and self.mosaic.written else [])
+
     def stop(self) -> None:
         """Ends all streams with their files finished; any thread, also from a signal handler."""
         self._stop.set()
 
-    def run(self, tick: Callable[[Session], None] | None = None) -> bool:
+    @property
+    def stopping(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._stop.is_set()
+
+    def exit(self, code: int) -> NoReturn:
+        """Ends the process at once, with nothing finished."""
+        os._exit(code)
+
+    def run(
+        self, tick: Callable[[Session], None] | None = None, probed: Callable[[Session], bool] | None = None
+    ) -> bool:
         """Runs until every stream ended, or with ``Job.stay`` until ``stop``.
 
         Args:
             tick: Called some twenty times a second, in the caller's thread.
+            probed: Called when all inputs were looked at and nothing is opened for writing yet; says whether to go on.
 
         Returns:
             Whether none failed.
@@ -201,6 +223,8 @@ class Session:
             stack.callback(self._abandon)
             for branch in self.branches:
                 branch.probe(self.seats[0].device)
+            if probed is not None and not probed(self):
+                return not self.failed
             ready = [branch for branch in self.branches if branch.state == "ready"]
             for url in self.urls if ready or self.job.stay else ():
                 # Held for the whole job, so that a stream that begins later adds to the file.
@@ -266,41 +290,41 @@ class Session:
         """
         source = sources.parse(text)
         with self._lock:
-            if not self._running or self._stop.is_set():
-                raise ConfigError("the session does not run", hint="add sources while run() is at work")
+            self._require_running()
             taken = {b.source.stream_id for b in self.branches if b.running or b.state == "ready"}
-            if name in taken:
-                raise ConfigError(f"a stream {name!r} is running already", hint="remove it first, or take another name")
-            chosen = name or next(n for n in _numbered(source.stream_id) if n not in taken)
-            source = replace(source, stream_id=chosen)
-            branch = self._branch(source, self._output(source))
-            branch.probe(self.seats[0].device)
-            if branch.state == "failed":
-                raise HostError(f"{source.text}: {branch.error}")
-            if self.mosaic is not None:
-                branch.tile = self.mosaic.add(source)
-            ended = [b for b in self.branches if not b.running and b.state != "failed"]
-            for old in ended[:-KEPT]:
-                self.branches.remove(old)
-            self.branches.append(branch)
-            branch.start(self._next_seat())
+            source = naming.named(source, name, taken)
+            output = None if self.job.tile else naming.own_file(self.job.output, source, {b.output for b in self.branches})
+            return self._begin(source, output)
+
+    def begin(self, source: Source, output: Path | None) -> Branch:
+        """``add_source`` for a source whose name and file are decided.
+
+        Raises:
+            ConfigError, HostError: It cannot be opened, or the session does not run.
+        """
+        with self._lock:
+            self._require_running()
+            return self._begin(source, output)
+
+    def _require_running(self) -> None:
+        if not self._running or self._stop.is_set():
+            raise ConfigError("the session does not run", hint="add sources while run() is at work")
+
+    def _begin(self, source: Source, output: Path | None) -> Branch:
+        branch = self._branch(source, output)
+        branch.probe(self.seats[0].device)
+        if branch.state == "failed":
+            raise HostError(f"{source.text}: {branch.error}")
+        if self.mosaic is not None:
+            branch.tile = self.mosaic.add(source)
+        ended = [b for b in self.branches if not b.running and b.state != "failed"]
+        for old in ended[:-KEPT]:
+            self.branches.remove(old)
+        self.branches.append(branch)
+        branch.start(self._next_seat())
         if branch.state == "failed":
             raise HostError(f"{source.text}: {branch.error}")
         return branch
-
-    def _output(self, source: Source) -> Path | None:
-        if not self.job.output or self.job.tile:
-            return None
-        if not Path(self.job.output).is_dir():
-            raise ConfigError(
-                f"{self.job.output!r} is one file, and an added source needs its own", hint="start with --output DIR/"
-            )
-        used = {branch.output for branch in self.branches}
-        for name in _numbered(source.stream_id):
-            path = sinks.output_paths(self.job.output, [replace(source, stream_id=name)])[0]
-            if path not in used:
-                return path
-        raise AssertionError("numbers do not end")
 
     def remove_source(self, name: str) -> Branch:
         """Ends one stream, its files finished; returns at once.
@@ -399,26 +423,20 @@ class Session:
             branch.abandon()
 
 
-def _numbered(name: str) -> Iterator[str]:
-    yield name
-    for number in count(2):
-        yield f"{name}-{number}"
-
-
 def _told(error: object) -> None:
     """The elements report the same."""
 
 
 @contextmanager
-def stop_on_signals(session: Session) -> Iterator[None]:
+def stop_on_signals(session: Running) -> Iterator[None]:
     """Ctrl-C and SIGTERM end the session with its files finished; a second one ends the process at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def handle(number: int, _: Any) -> None:
-        if session._stop.is_set():
-            os._exit(128 + number)
+        if session.stopping:
+            session.exit(128 + number)
         session.stop()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -14,8 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from gstinfer.app.branch import Branch
-    from gstinfer.app.session import Session
+    from gstinfer.app.running import Running, Stream
 
 __all__ = ["Reporter", "live_table", "step_times"]
 
@@ -28,14 +27,14 @@ LINE_SECONDS = 10.0
 """Between two lines where there is no terminal."""
 
 
-def live_table(session: Session) -> Table:
+def live_table(session: Running) -> Table:
     """One row per stream: state, frames, frames per second, lag, drops; a bar and the seconds left where the end is known."""
     table = Table(box=None, pad_edge=False)
     for title in ("", "", "frames", "fps", "lag", "drops", "", ""):
         table.add_column(title, justify="left" if not title else "right")
     for branch in session.branches:
         row = branch.report()
-        total, fps = branch.expected, row["fps"]
+        total, fps = row["expected"], row["fps"]
         frames = f"{row['frames']}/{total}" if total else f"{row['frames']}"
         lag = "" if row["lag"] is None else f"{row['lag']:.2f} s"
         left = f"{max(0, total - row['frames']) / fps:.0f} s left" if total and fps > 0 and branch.running else ""
@@ -55,7 +54,7 @@ class Reporter:
         to_stderr: Whether the summary must keep off standard output too.
     """
 
-    def __init__(self, session: Session, *, to_stderr: bool = False) -> None:
+    def __init__(self, session: Running, *, to_stderr: bool = False) -> None:
         self.session = session
         self.errors = Console(stderr=True, soft_wrap=True, highlight=False)
         self.out = self.errors if to_stderr else Console(soft_wrap=True, highlight=False)
@@ -78,7 +77,7 @@ class Reporter:
         if self._live is not None:
             self._live.stop()
 
-    def tick(self, session: Session) -> None:
+    def tick(self, session: Running) -> None:
         """Called while the session runs."""
         for branch in session.branches:
             for text in branch.warnings:
@@ -90,12 +89,12 @@ class Reporter:
         if self._live is None and time.monotonic() >= self._next_line:
             self._next_line += LINE_SECONDS
             for branch in session.branches:
-                total = f" of {branch.expected}" if branch.expected else ""
-                counts = branch.counts
-                state = "" if branch.state in ("playing", "ended") else f", {branch.state}"
-                self._line(f"{branch.source.text}: {counts.frames}{total} frames, {counts.recent_fps:.1f} fps{state}")
+                row = branch.report()
+                total = f" of {row['expected']}" if row["expected"] else ""
+                state = "" if row["state"] in ("playing", "ended") else f", {row['state']}"
+                self._line(f"{row['source']}: {row['frames']}{total} frames, {row['fps']:.1f} fps{state}")
 
-    def _say(self, kind: str, branch: Branch, text: str) -> None:
+    def _say(self, kind: str, branch: Stream, text: str) -> None:
         self._tell(kind, f"{branch.source.text}: ", text)
 
     def _tell(self, kind: str, where: str, text: str) -> None:
@@ -109,29 +108,28 @@ class Reporter:
 
     def summary(self) -> None:
         """Frames, fps, tracks, objects per class and time per step, of every input that gave frames."""
-        shown = [branch for branch in self.session.branches if branch.counts.frames]
+        shown = [row for row in self.session.report()["streams"] if row["frames"]]
         if not shown:
             return
         table = Table(box=None, pad_edge=False, show_header=len(shown) > 1)
         table.add_column("")
-        for branch in shown:
-            table.add_column(Text(branch.source.stream_id), justify="right")
-        rows: list[tuple[str, list[str]]] = [
-            ("frames", [str(b.counts.frames) for b in shown]),
-            ("fps", [f"{b.counts.fps:.1f}" for b in shown]),
+        for row in shown:
+            table.add_column(Text(row["name"]), justify="right")
+        lines: list[tuple[str, list[str]]] = [
+            ("frames", [str(row["frames"]) for row in shown]),
+            ("fps", [f"{row['fps']:.1f}" for row in shown]),
         ]
         if self.session.job.track != "none":
-            rows.append(("tracks", [str(len(b.counts.tracks)) for b in shown]))
-        total: Counter[str] = sum((b.counts.objects for b in shown), Counter())
-        rows += [(label, [str(b.counts.objects[label]) for b in shown]) for label, _ in total.most_common()]
-        times = [step_times(b.stats) for b in shown]
+            lines.append(("tracks", [str(row["tracks"]) for row in shown]))
+        total: Counter[str] = sum((Counter(row["labels"]) for row in shown), Counter())
+        lines += [(label, [str(row["labels"].get(label, 0)) for row in shown]) for label, _ in total.most_common()]
+        times = [step_times(row["elements"]) for row in shown]
         steps = dict.fromkeys(step for found in times for step in found)
-        rows += [(step, [f"{found[step]:.2f} ms" if step in found else "" for found in times]) for step in steps]
-        for name, values in rows:
+        lines += [(step, [f"{found[step]:.2f} ms" if step in found else "" for found in times]) for step in steps]
+        for name, values in lines:
             table.add_row(Text(name), *values)
         self.out.print(table)
-        mosaic = self.session.mosaic
-        for path in [b.output for b in shown if b.written] + ([mosaic.path] if mosaic and mosaic.written else []):
+        for path in self.session.written:
             self.out.print(f"wrote {path}", markup=False)
         sys.stdout.flush()
 
