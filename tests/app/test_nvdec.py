@@ -21,7 +21,7 @@ from gstinfer.app.branch import Branch
 from gstinfer.app.placement import Decoder
 from gstinfer.app.session import Job, Session
 from gstinfer.elements.compat import Gst
-from gstinfer.errors import ModelLoadError
+from gstinfer.errors import ConfigError, ModelLoadError
 from gstinfer.hosts.cuda import CudaHost
 from gstinfer.image import Device
 
@@ -248,6 +248,17 @@ def test_a_first_look_uses_nvdec_only_where_nothing_else_decodes(gpus, monkeypat
         assert tried(Device("cuda")) == tried(Device()) == [False, True]
         monkeypatch.setattr(entry, "decoders_for", lambda caps, device: [Decoder("nvh264dec", 0)])
         assert tried(Device("cuda")) == [True, False] and tried(Device()) == [False, False]
+
+
+def test_an_element_that_is_missing_on_the_way_is_named(cases, models, gpus, monkeypatch):
+    def make(bin, factory, **values):
+        raise ConfigError(f"GStreamer has no element {factory!r}")
+
+    monkeypatch.setattr(entry, "make", make)
+    with gpus():
+        session = Session(Job([str(cases / "media" / "rot90.mp4")], f"{models}:Where", "cuda:0"))
+        assert not session.run()
+    assert session.branches[0].error == "GStreamer has no element 'cudadownload'"
 
 
 def test_without_nvcodec_the_model_copies_frames_itself(bikes, models, gpus):

@@ -12,6 +12,7 @@ from gstinfer.app.pipeline import link, make
 from gstinfer.app.placement import Pixels
 from gstinfer.app.sources import STDIN, Facts, Source, stdin_is_file
 from gstinfer.elements.compat import Gst
+from gstinfer.errors import GstInferError
 
 __all__ = ["build", "name_frames"]
 
@@ -66,14 +67,20 @@ def build(
     given = f"video/x-raw,colorimetry=(string){facts.colorimetry}" if facts.colorimetry else ""
     setter = make(pipeline, "capssetter", caps=given) if given else None
 
+    failures: list[str] = []
+
     def pad_added(_: Any, pad: Any) -> None:
         caps = pad.get_current_caps() or pad.query_caps(None)
-        if caps.to_string().startswith("video/x-raw") and not sink.is_linked():
+        if not caps.to_string().startswith("video/x-raw") or sink.is_linked():
+            return
+        try:
             entry.bring(pipeline, pad, caps, setter).link(sink)
+        except GstInferError as error:
+            failures.append(str(error))
 
     def no_more_pads(_: Any) -> None:
         if not sink.is_linked():
-            nothing_found("it has no video stream")
+            nothing_found(failures[0] if failures else "it has no video stream")
 
     # Sound is not decoded: its pad comes out encoded, and stays unlinked.
     decoder.connect("autoplug-continue", lambda _, pad, caps: not caps.to_string().startswith("audio/"))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from gstinfer.app.entry import Entry
 from gstinfer.app.pipeline import make
 from gstinfer.elements.compat import Gst
-from gstinfer.errors import ConfigError
+from gstinfer.errors import ConfigError, GstInferError
 
 __all__ = ["RTSP_SCHEMES", "Connection", "check_url", "entry_queue", "without_password"]
 
@@ -146,7 +146,12 @@ class Connection:
     def _decoded(self, decoder: Any, pad: Any, box: Any) -> None:
         caps = pad.get_current_caps() or pad.query_caps(None)
         if caps.to_string().startswith("video/x-raw") and not self._sink.is_linked():
-            ghost = Gst.GhostPad.new("src", self.entry.bring(box, pad, caps))
+            try:
+                out = self.entry.bring(box, pad, caps)
+            except GstInferError as error:
+                self._ended = str(error)
+                return
+            ghost = Gst.GhostPad.new("src", out)
             ghost.set_active(True)
             box.add_pad(ghost)
             ghost.link(self._sink)
