@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "ConfigError",
@@ -53,6 +54,17 @@ class GstInferError(Exception):
     def message(self) -> str:
         """The message without the hint."""
         return str(self.args[0]) if self.args else ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error goes from one process to another as it is, whatever its class is made from.
+        return _remade, (type(self), self.args, self.__dict__)
+
+
+def _remade(cls: type[GstInferError], args: tuple[Any, ...], state: dict[str, Any]) -> GstInferError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class ConfigError(GstInferError, ValueError):

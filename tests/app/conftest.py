@@ -19,6 +19,10 @@ def box(batch):
 def other(batch):
     return [Detections(np.array([[8, 8, 30, 30]], np.float32), label=["other"]) for _ in batch]
 
+def crowd(batch):
+    boxes = np.tile(np.array([[4, 4, 20, 20]], np.float32), (300, 1))
+    return [Detections(boxes, label=["a thing with a long name"] * 300) for _ in batch]
+
 class Slow(Model):
     ms = option(float, 100.0, "Milliseconds a batch")
     def predict(self, batch):

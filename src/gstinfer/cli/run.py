@@ -45,6 +45,10 @@ __all__ = ["command"]
 @click.option("--metrics", metavar="[HOST]:PORT", help="Counters for Prometheus.")
 @click.option("--stay", is_flag=True, help="Go on without any input, for those that --control or --rest add.")
 @click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
+    help="Processes that share the inputs, each with a model of its own.",
+)
+@click.option(
     "--attempts", type=click.IntRange(min=0), metavar="N",
     help="Failures in a row after which a camera counts as failed; 0 for never. Default: a few until it gave a frame.",
 )
@@ -67,6 +71,7 @@ def command(
     rest: str | None,
     metrics: str | None,
     stay: bool,
+    workers: int,
     attempts: int | None,
 ) -> None:
     """Runs a model on each INPUT: a video, a picture, a folder of pictures, a pattern such as 'clips/*.mp4', rtsp://...,
@@ -80,6 +85,7 @@ def command(
         from gstinfer.app.metrics import MetricsServer
         from gstinfer.app.rest import RestServer
         from gstinfer.app.session import Job, Session, stop_on_signals
+        from gstinfer.app.workers import Workers
     except ImportError as error:
         if error.name != "gi":
             raise
@@ -99,7 +105,7 @@ def command(
         job = Job(
             inputs, model, device, settings, track, output, urls, max_frames, tile, stay, attempts, vlm, prompt, show, then
         )
-        session = Session(job)
+        session = Session(job) if workers == 1 else Workers(job, workers)
         with ExitStack() as stack:
             stack.enter_context(stop_on_signals(session))
             if control:

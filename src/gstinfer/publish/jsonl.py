@@ -102,12 +102,19 @@ class JsonLines:
         Raises:
             PublishError: Disk full, closed pipe, or not open.
         """
-        line = encode(message)
+        self.write(encode(message))
+
+    def write(self, lines: bytes) -> None:
+        """Writes lines that are ready, with their line ends.
+
+        Raises:
+            PublishError: Disk full, closed pipe, or not open.
+        """
         with self._lock:
             if self._fd is None:
                 raise PublishError(f"{self.target} is not open")
             try:
-                _write(self._fd, line)
+                _write(self._fd, lines)
             except OSError as error:
                 raise self._error(error, "written") from error
 
