@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from gstinfer.frames import FrameBatch
+from gstinfer.models import torch as torch_models
 from gstinfer.models.torch import TorchModel
 
 os.environ.setdefault("YOLO_OFFLINE", "1")
+if sizes := os.environ.get("BENCH_SIZES"):
+    # Fewer graphs load faster.
+    torch_models.GRAPH_SIZES = tuple(map(int, sizes.split(",")))
 
 OBJECTS, PERIOD = 20, 600
 

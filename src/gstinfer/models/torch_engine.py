@@ -37,6 +37,7 @@ class _Slot:
     def __init__(self, outputs: Mapping[str, Any]) -> None:
         self.outputs = dict(outputs)
         self.event: Any = None
+        self.events: dict[bool, Any] = {}
         # Slices by size of the graph and number of pictures: making them again costs more than the copies' launch.
         self.copies: dict[tuple[int, int], list[tuple[Any, Any]]] = {}
 
@@ -140,12 +141,19 @@ class Engine:
                 for target, source in self._run(slot, len(images)):
                     target.copy_(source, non_blocking=True)
                 if self.stream is not None:
-                    slot.event = slot.event or self.torch.cuda.Event(blocking=True)
+                    slot.event = self._end(slot, alone=len(images) == 1)
                     slot.event.record(self.stream)
         except BaseException:
             self.give_back(slot)
             raise
         return Results(self, slot, len(images))
+
+    def _end(self, slot: _Slot, alone: bool) -> Any:
+        """The slot's event behind a batch. Who waits for a batch sleeps; for a single picture that would take too long."""
+        event = slot.events.get(alone)
+        if event is None:
+            event = slot.events[alone] = self.torch.cuda.Event(blocking=not alone)
+        return event
 
     def give_back(self, slot: _Slot) -> None:
         """The slot's memory may be written again."""
