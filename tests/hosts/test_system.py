@@ -129,6 +129,18 @@ def test_reading_alone_writes_nothing(host, writes):
     assert not writes
 
 
+def test_reading_many_objects_writes_nothing(host, writes):
+    """Python has one object for each number up to 256 only."""
+    found = Detections(np.tile(np.array([[4, 4, 20, 20]], np.float32), (300, 1)), label=["thing"] * 300)
+    results = FrameResults()
+    results.add(found)
+    buffer = opened(host, results)
+    del writes[:]
+    with host.open(buffer) as batch:
+        assert len(batch[0].results.detections.label) == 300
+    assert not writes
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from operator import is_
@@ -92,7 +93,8 @@ def parts(results: FrameResults) -> list[Any]:
 
 def _collect(value: Any, found: list[Any]) -> None:
     if isinstance(value, (list, tuple)):
-        found.append(len(value))
+        # One object for one number, whatever its size: they are compared by identity.
+        found.append(sys.intern(str(len(value))))
         if value and isinstance(value[0], str):
             found.extend(value)
         else:
