@@ -123,7 +123,7 @@ class Workers:
         self._errors: list[GstInferError] = []
         self._stop = threading.Event()
         self._stop_sent = False
-        self._running = False
+        self._running = self._closing = False
         self._lock = threading.Lock()
         self._swapping = threading.Lock()
 
@@ -135,6 +135,9 @@ class Workers:
     @property
     def error(self) -> str:
         """What failed apart from the inputs, or empty."""
+        if any(child.alive for child in self._children):
+            return "; ".join(self._dead)
+        # The streams that met it have said it by now.
         said = {row.error for row in self.failed}
         lost = [str(relay.failure) for relay in self._relays.values() if relay.failure is not None]
         return "; ".join([*self._dead, *(text for text in lost if text not in said)])
@@ -225,7 +228,7 @@ class Workers:
                 self._done.add(number)
 
     def _lost(self, number: int, name: str, code: int) -> None:
-        if number in self._done and not code:
+        if self._closing or (number in self._done and not code):
             return
         reason = ended_by(code)
         self._dead.append(f"{name} {reason}")
@@ -258,7 +261,7 @@ class Workers:
     def _close(self) -> None:
         """Leaves no process behind, however ``run`` ended."""
         with self._lock:
-            self._running = False
+            self._running, self._closing = False, True
         for child in self._children:
             if child.alive:
                 child.kill()
