@@ -185,8 +185,10 @@ def test_a_reader_that_goes_away_is_a_failure(job):
     assert "Traceback" not in err and "/dev/fd" not in err
 
 
-def test_a_reader_that_stops_reading_loses_nothing_and_does_not_stop_a_signal(job):
-    process = job("--jsonl", "-", "--model", "models:box", "--track", "none")
+def test_a_reader_that_stops_reading_loses_nothing_and_does_not_stop_a_signal(job, folder):
+    # Nobody reads standard error meanwhile: a model that says nothing.
+    (folder / "quick.py").write_text("def quick(batch):\n    return [None] * len(batch)\n")
+    process = job("--jsonl", "-", "--model", "quick:quick", "--track", "none")
     first = process.stdout.readline()
     time.sleep(3)
     os.killpg(process.pid, signal.SIGINT)
