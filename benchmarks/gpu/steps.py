@@ -1,0 +1,106 @@
+"""Where a frame's time goes: wall clock and processor time of each step, microseconds a frame, of one process under load.
+
+    python benchmarks/gpu/steps.py [--net yolo26n] [--streams 32] [--seconds 5]
+
+Steps that stand indented are part of those above them. Where wall clock is far above processor time, a thread waits there: for
+the interpreter, for the GPU, or, in ``finish``, for its result. Timing itself costs some microseconds a step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from common import Gst, counts, pipeline, settle_context
+from speed import element
+from threads import shown, thread_seconds
+
+import gstinfer
+
+STEPS = (
+    ("runner:ModelRunner._submit_batch", "worker: a batch to the GPU"),
+    ("runner:ModelRunner._open_buffers", "  buffers opened"),
+    ("hosts.cuda:CudaHost.map", "    mapped"),
+    ("model:LoadedModel.submit", "  submitted"),
+    ("models.torch_engine:Engine._fill", "    table and kernel"),
+    ("models.torch_engine:Engine._run", "    graph"),
+    ("runner:ModelRunner._finish", "results: of a batch"),
+    ("models.torch_engine:Results.__enter__", "  the GPU awaited"),
+    ("elements.infer.tracking:BatchTracking.__call__", "  tracked"),
+    ("runner:ModelRunner._close_buffers", "  buffers closed"),
+    ("elements.infer.stage:InferStage.annotate", "    put on frames"),
+    ("hosts.metas:MetaCodec.write", "    written"),
+    ("elements.infer.inflight:FramesInFlight.cycle", "stream: a buffer"),
+    ("runner:ModelRunner._submit", "  queued"),
+    ("elements.infer.direct:Handover.finish", "  awaited"),
+)
+
+
+class Steps:
+    """Times functions of the package while ``on``."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.wall: Counter[str] = Counter()
+        self.cpu: Counter[str] = Counter()
+        for place, name in STEPS:
+            module, path = place.split(":")
+            __import__(f"gstinfer.{module}")
+            owner: Any = sys.modules[f"gstinfer.{module}"]
+            *outer, last = path.split(".")
+            for part in outer:
+                owner = getattr(owner, part)
+            setattr(owner, last, self._timed(getattr(owner, last), name))
+
+    def _timed(self, function: Any, name: str) -> Any:
+        def timed(*arguments: Any, **more: Any) -> Any:
+            if not self.on:
+                return function(*arguments, **more)
+            wall, cpu = time.perf_counter(), time.thread_time()
+            try:
+                return function(*arguments, **more)
+            finally:
+                self.wall[name] += time.perf_counter() - wall
+                self.cpu[name] += time.thread_time() - cpu
+
+        return timed
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--net", default="yolo26n")
+    parser.add_argument("--streams", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=5)
+    options = parser.parse_args()
+    os.environ["BENCH_NET"] = options.net
+    Gst.init(None)
+    settle_context()
+    gstinfer.register()
+    steps = Steps()
+    made = pipeline(options.streams, element(options.net, "steps"))
+    bus = made.get_bus()
+    made.set_state(Gst.State.PLAYING)
+    while min(counts(made, options.streams)) < 60:
+        time.sleep(0.05)
+        message = bus.pop_filtered(Gst.MessageType.ERROR)
+        if message is not None:
+            raise SystemExit(message.parse_error())
+    for steps.on in (False, True):
+        before, first, began = thread_seconds(), sum(counts(made, options.streams)), time.monotonic()
+        time.sleep(options.seconds)
+        frames = sum(counts(made, options.streams)) - first
+        each = (time.monotonic() - began) / frames
+        print(f"{options.net}, {options.streams} streams: {1 / each:.0f} fps, {each * 1e6:.0f} us a frame")
+        print(f"threads, us of CPU a frame: {shown(thread_seconds() - before, frames, 8)}")
+    for _, name in STEPS:
+        print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)
