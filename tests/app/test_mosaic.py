@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+
 import pytest
 
 pytestmark = [pytest.mark.gst, pytest.mark.timeout(120)]
@@ -88,3 +91,16 @@ def test_one_picture_needs_an_output_that_is_no_input(model, tmp_path):
     (tmp_path / "a.mp4").write_bytes(b"x")
     with pytest.raises(ConfigError, match="is an input and the output"):
         Session(Job([f"{tmp_path}/a.mp4"], f"{model}:box", tile=True, output=f"{tmp_path}/a.mp4"))
+
+
+def test_nothing_stays_open_when_the_picture_is_written(model, tmp_path):
+    def once() -> int:
+        job = Job([f"test:red?{SMALL}&frames=5", f"test:blue?{SMALL}&frames=5"], f"{model}:box", tile=True, track="none")
+        job.output = f"{tmp_path}/wall.mp4"
+        assert Session(job).run()
+        gc.collect()
+        return len(os.listdir("/proc/self/fd"))
+
+    first = once()
+    counts = [once() for _ in range(4)]
+    assert max(counts) <= first, counts

@@ -254,9 +254,12 @@ def test_a_slow_model_on_a_live_source_skips_and_keeps_every_picture():
 def test_a_live_source_can_wait_for_every_result():
     run = run_pipeline(
         "videotestsrc num-buffers=15 is-live=true ! video/x-raw,format=GRAY8,width=32,height=32,framerate=30/1 ! "
-        f"pyinfer model={MODELS}:Slow on-late=wait ! fakesink name=sink"
+        f"pyinfer name=infer model={MODELS}:Slow on-late=wait ! fakesink name=sink"
     )
     assert [r.inferred for r in run.results] == [True] * 15
+    # 15 frames of 33 ms through a model of 100 ms: the last is about a second old.
+    assert run.stats["infer"]["lag"] > 0.5
+    assert run.stats["infer"]["late-skipped"] == 0
 
 
 def test_leaving_playing_wakes_a_waiting_frame():

@@ -59,7 +59,8 @@ class Mosaic:
         self.mixer = make(self.pipeline, "compositor", background="black", **extra)
         entry = sinks.encoder(self.pipeline, self._part)[0]
         link(self.mixer, make(self.pipeline, "capsfilter", caps=caps), entry)
-        entry.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, self._count)
+        self._entry = entry.get_static_pad("sink")
+        self._counting = self._entry.add_probe(Gst.PadProbeType.BUFFER, self._count)
         self._ground: Any = None
         if live:
             # Streams come and go: black is always there, so that the picture does not end with the last of them.
@@ -126,6 +127,8 @@ class Mosaic:
             self._ground.send_event(Gst.Event.new_eos())
         self.poll(FINISH_SECONDS)
         self.pipeline.set_state(Gst.State.NULL)
+        # The probe holds this object, which would hold the pipeline and its bus for good.
+        self._entry.remove_probe(self._counting)
         if not self._finished and not self.error:
             self.error = f"it did not end within {FINISH_SECONDS:g} s"
         if self._finished and not self.error and self.frames:

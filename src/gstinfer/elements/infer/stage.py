@@ -238,7 +238,7 @@ class InferStage:
         reason = ""
         if self.settings.interval and (self._batches - 1) % (self.settings.interval + 1):
             reason = "skipped"
-        elif self.settings.on_late != "wait" and count and self.late(pts):
+        elif count and self.late(pts) and self.settings.on_late != "wait":
             if self.settings.on_late == "drop":
                 self.counts["late-dropped"] += count
                 raise DropFrame
