@@ -132,8 +132,10 @@ class LoadedModel:
             )
         if all(type(item) is Detections and _plain(item) for item in raw):
             clipped = clip_batch(list(raw), [frame.image.size for frame in batch])
-            if clipped is not None:
-                return [(self._named(result),) for result in clipped]
+            return [
+                self._checked(item, frame) if clean is None else (self._named(clean),)
+                for clean, item, frame in zip(clipped, raw, batch)
+            ]
         return [self._checked(item, frame) for item, frame in zip(raw, batch)]
 
     def _named(self, result: Detections) -> Detections:

@@ -72,8 +72,8 @@ def sanitize(result: Result, width: int, height: int, dropped: Dropped) -> Resul
     return result
 
 
-def clip_batch(results: list[Detections], sizes: list[tuple[int, int]]) -> list[Detections] | None:
-    """Plain boxes of a whole batch clipped in one step, as ``sanitize`` would; None where a row needs a closer look.
+def clip_batch(results: list[Detections], sizes: list[tuple[int, int]]) -> list[Detections | None]:
+    """Plain boxes of a whole batch clipped in one step, as ``sanitize`` would; None for a frame with rows to drop.
 
     Args:
         results: One per frame, without rotated boxes, keypoints and attributes.
@@ -81,20 +81,20 @@ def clip_batch(results: list[Detections], sizes: list[tuple[int, int]]) -> list[
     """
     counts = [len(result) for result in results]
     if not any(counts):
-        return results
+        return list(results)
     xyxy = np.concatenate([result.xyxy for result in results])
     confidence = np.concatenate([result.confidence for result in results])
-    limits = np.repeat(np.array([size * 2 for size in sizes], np.float32), counts, axis=0)
-    box = np.clip(xyxy, 0, limits)
+    class_id = np.concatenate([result.class_id for result in results])
+    box = np.clip(xyxy, 0, np.repeat(np.array([size * 2 for size in sizes], np.float32), counts, axis=0))
     # Whatever is not a number compares as false.
     with np.errstate(invalid="ignore"):
-        good = (xyxy[:, 2:] > xyxy[:, :2]).all() and (box[:, 2:] > box[:, :2]).all()
-        good = good and ((confidence >= 0) & (confidence <= 1)).all() and np.isfinite(xyxy).all()
-    if not good or min(result.class_id.min(initial=0) for result in results) < 0:
-        return None
-    ends = np.cumsum(counts)
+        good = (xyxy[:, 2:] > xyxy[:, :2]) & (box[:, 2:] > box[:, :2])
+        good = good.all(1) & (confidence >= 0) & (confidence <= 1) & (class_id >= 0) & np.isfinite(xyxy).all(1)
+    ends = np.cumsum(counts).tolist()
+    dirty = set(np.searchsorted(ends, np.flatnonzero(~good), "right").tolist())
     return [
-        result.with_columns(xyxy=box[end - count : end]) for result, count, end in zip(results, counts, ends.tolist())
+        None if k in dirty else result.with_columns(xyxy=box[end - count : end])
+        for k, (result, count, end) in enumerate(zip(results, counts, ends))
     ]
 
 
