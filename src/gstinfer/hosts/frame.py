@@ -84,11 +84,14 @@ def _closed_reader() -> FrameResults | None:
 
 
 def parts(results: FrameResults) -> list[Any]:
-    """Every object that results consist of. As arrays and strings read from a buffer cannot change, the same objects
-    mean the same results: a comparison that costs nothing against encoding them again."""
+    """Every object that results consist of, but for themselves.
+
+    As arrays and strings read from a buffer cannot change, the same objects mean the same results: a comparison that costs
+    nothing against encoding them again.
+    """
     found: list[Any] = []
     _collect(results, found)
-    return found
+    return found[1:]
 
 
 def _collect(value: Any, found: list[Any]) -> None:
