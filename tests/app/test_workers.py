@@ -250,7 +250,9 @@ def test_a_worker_that_is_killed_fails_its_own_streams(session, model, tmp_path)
     before = session.find("green").report()["frames"]
     wait_for(lambda: session.find("green").report()["frames"] > before + 5)
     # The rest goes to those that are left, as does the model.
-    assert session.add_source(f"test:red?{LIVE}").worker == 1
+    added = session.add_source(f"test:red?{LIVE}")
+    assert added.worker == 1
+    wait_for(lambda: added.report()["frames"] > 5)
     session.swap(f"{model}:other")
     with pytest.raises(ConfigError, match="'blue' is not running, it failed"):
         session.remove_source("blue")
