@@ -263,6 +263,17 @@ def test_a_worker_that_is_killed_fails_its_own_streams(session, model, tmp_path)
     assert {"red", "blue", "green", "red-2"} == set(messages(tmp_path / "all.jsonl"))
 
 
+def test_a_session_without_inputs_has_all_its_workers(model):
+    session = Workers(Job((), f"{model}:box", stay=True), 3)
+    with running(session) as outcome:
+        added = [session.add_source(f"test:red?{LIVE}") for _ in range(4)]
+        assert [row.worker for row in added] == [1, 2, 3, 1]
+        assert [row.source.stream_id for row in added] == ["red", "red-2", "red-3", "red-4"]
+        session.swap(f"{model}:other")
+        wait_for(lambda: all("other" in row.report()["labels"] for row in added))
+    assert outcome == [True]
+
+
 def test_without_any_worker_the_session_ends(session):
     for pid in pids(session):
         os.kill(pid, signal.SIGKILL)

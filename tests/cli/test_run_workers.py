@@ -83,6 +83,17 @@ def test_messages_on_standard_output_stand_alone(gstinfer):
     assert "chatter" in done.stderr and "frames" in done.stderr
 
 
+def test_standard_input_goes_to_the_worker_that_reads_it(gstinfer, folder):
+    made = gstinfer("run", f"test:ball{SMALL}&frames=9", "--model", "models:box", "--output", "in.mp4")
+    assert made.returncode == 0, made.stderr
+    with (folder / "in.mp4").open("rb") as video:
+        done = gstinfer(
+            "run", f"test:red{SMALL}&frames=4", "-", "--model", "models:box", "--workers", "2", "--jsonl", "-", stdin=video
+        )
+    assert done.returncode == 0, done.stderr
+    assert streams(done.stdout) == {"red": list(range(4)), "stdin": list(range(9))}
+
+
 def test_one_summary_and_one_exit_code(gstinfer, folder):
     done = gstinfer(
         "run", f"test:red{SMALL}", "gone.mp4", f"test:blue{SMALL}", "--model", "models:box", "--workers", "2",
