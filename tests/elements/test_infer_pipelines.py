@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
+from gstinfer.hosts.gstbuffer import BufferStruct
 from gstinfer.testing import run_pipeline
 
 pytestmark = pytest.mark.gst
@@ -361,3 +363,36 @@ def test_the_age_of_live_results_is_bounded():
     # Three times the model's 0.1 s and one frame, and half a second for a machine that does other things as well.
     assert inferred[int(len(inferred) * 0.95)] <= 0.334 + 0.5
     print(f"95th percentile of a result's age: {inferred[int(len(inferred) * 0.95)]:.3f} s")
+
+
+@pytest.mark.parametrize("extra", ["", "frames-in-flight=3", "interval=1", "tracker=bytetrack"])
+def test_nobody_holds_a_buffer_that_has_left(extra):
+    """It would be copied before the next element writes, and its memory come back only with the garbage."""
+    import gstinfer
+
+    gstinfer.register()
+    from gi.repository import Gst
+
+    def references(element: str) -> set[int]:
+        found = []
+
+        def look(pad, info):
+            found.append(BufferStruct.from_address(hash(info.get_buffer())).refcount)
+            return Gst.PadProbeReturn.OK
+
+        pipeline = Gst.parse_launch(
+            f"videotestsrc num-buffers=30 ! video/x-raw,format=GRAY8,width=32,height=32 ! {element} ! fakesink name=sink "
+            "sync=false enable-last-sample=false"
+        )
+        pipeline.get_by_name("sink").get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, look)
+        pipeline.set_state(Gst.State.PLAYING)
+        pipeline.get_bus().timed_pop_filtered(20 * Gst.SECOND, Gst.MessageType.EOS | Gst.MessageType.ERROR)
+        pipeline.set_state(Gst.State.NULL)
+        assert len(found) == 30
+        return set(found)
+
+    gc.disable()
+    try:
+        assert references(f"pyinfer model={MODELS}:Number {extra}") == references("identity")
+    finally:
+        gc.enable()

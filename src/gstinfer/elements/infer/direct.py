@@ -102,9 +102,11 @@ class Handover:
         Raises:
             Flushed, ModelError, DropFrame, HostError: As ``InferStage.process`` inside ``host.open``.
         """
+        # The ticket knows this object: as long as both knew each other, only a collection would let go of the buffer.
+        ticket, self.ticket = self.ticket, None
         try:
-            if self.ticket is not None:
-                self.ticket.result()
+            if ticket is not None:
+                ticket.result()
         except ModelError as error:
             self._failed(error)
         self.leave()
@@ -121,6 +123,7 @@ class Handover:
 
     def abandon(self) -> None:
         """Closes the buffer without results, when the model no longer reads its pixels."""
-        if self.ticket is not None:
-            self.ticket.wait()
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            ticket.wait()
         self.leave(Flushed())
