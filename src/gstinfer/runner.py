@@ -290,11 +290,12 @@ class ModelRunner:
             ticket._fail(error, len(rest))
 
     def _due(self) -> float | None:
-        """Seconds until the open batch closes; None while nothing waits."""
+        """Seconds until there is something to do: the open batch closes, or the streams of the last one do not come back.
+        None while nothing is expected."""
         waiting = [lane for lane in self._lanes if lane.waiting]
         self._wake_at = 1
         if not waiting:
-            return None
+            return self._expected()
         queued, limit = sum(len(lane.waiting) for lane in waiting), self._limit()
         if queued >= limit or self.config.scheduling == "latency":
             return 0.0
@@ -306,6 +307,15 @@ class ModelRunner:
         self._wake_at = missing
         oldest = min(lane.waiting[0][0].submitted for lane in waiting)
         return max(oldest, self._free_at) + self.config.batch_timeout - time.monotonic()
+
+    def _expected(self) -> float | None:
+        """While the streams of the last batch may come back together, nobody has to be woken by the first of them."""
+        left = self._free_at + self.config.batch_timeout - time.monotonic()
+        back = min(self._limit(), sum(lane.active for lane in self._lanes))
+        if left <= 0 or back < 2 or self.config.scheduling != "fair":
+            return None
+        self._wake_at = back
+        return left
 
     def _take(self) -> list[tuple[Ticket, int]]:
         """The next batch: lanes in turn, one frame each round."""
