@@ -67,6 +67,10 @@ def function(batch):
     return [Detections([[0, 0, f.width / 2, f.height / 2]]) for f in batch]
 
 
+def unchanged(frame, results):
+    """A callback."""
+
+
 class Hangs(Model):
     """Works on its third batch for a second."""
 
@@ -77,3 +81,15 @@ class Hangs(Model):
         if self.number == 3:
             time.sleep(1)
         return [None] * len(batch)
+
+
+class Moves(Model):
+    """One object that moves by three pixels a frame; a frame with another's number is an error."""
+
+    def predict(self, batch):
+        time.sleep(0.002)
+        numbers = [round(frame.pts * 30 / 1e9) for frame in batch]
+        for frame, number in zip(batch, numbers):
+            if frame.sequence != number:
+                raise ValueError(f"frame {number} says that it is the {frame.sequence}th")
+        return [Detections([[10 + 3 * n, 20, 40 + 3 * n, 60]]) for n in numbers]

@@ -104,6 +104,22 @@ def test_ids_are_counted_per_stream():
         assert seen[number][-1][1].detections.tracker_id.tolist() == [1]
 
 
+@pytest.mark.parametrize("callback", ["", f"callback={MODELS}:unchanged"])
+def test_a_tracker_inside_predicts_skipped_frames_in_their_turn_whatever_is_in_flight(callback):
+    def run(depth: int) -> list:
+        seen, errors, _ = collect(
+            "videotestsrc num-buffers=40 ! video/x-raw,format=GRAY8,width=320,height=240,framerate=30/1 ! pyinfer name=infer0 "
+            f"model={MODELS}:Moves tracker=bytetrack interval=2 frames-in-flight={depth} {callback} ! "
+            "fakesink name=sink0 sync=false",
+            1,
+        )
+        assert errors == []
+        assert [r.inferred for _, r in seen[0]] == [n % 3 == 0 for n in range(40)]
+        return [None if (d := r.detections) is None else (d.xyxy.tolist(), d.tracker_id.tolist()) for _, r in seen[0]]
+
+    assert run(4) == run(1)
+
+
 def test_elements_of_one_id_must_agree(cases):
     model = f"{cases}/models/oracle_dyn.onnx head=yolo-e2e"
     _, errors, _ = collect(

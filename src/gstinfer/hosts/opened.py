@@ -24,10 +24,13 @@ class OpenedBuffer(ABC):
         write: Whether pixels will be changed.
     """
 
-    __slots__ = ("buffer", "frame", "host", "write")
+    __slots__ = ("buffer", "frame", "host", "sequence", "write")
 
     def __init__(self, host: Any, buffer: Any, write: bool) -> None:
         self.host, self.buffer, self.write = host, buffer, write
+        # Counted here, in the streaming thread: buffers may be entered later, on others and not in order.
+        self.sequence = host.stream.sequence
+        host.stream.sequence += 1
 
     @abstractmethod
     def image(self, offsets: Any, strides: Any) -> Image:
@@ -45,11 +48,10 @@ class OpenedBuffer(ABC):
             lambda: host.metas.read(self.buffer, video.size, video.pixel_aspect),
             stream_id=stream.stream_id,
             pts=pts(self.buffer),
-            sequence=stream.sequence,
+            sequence=self.sequence,
             time=capture_time(self.buffer),
             source=stream.source,
         )
-        stream.sequence += 1
         return FrameBatch((self.frame,))
 
     def __exit__(

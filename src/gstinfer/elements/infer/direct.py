@@ -96,6 +96,11 @@ class Handover:
     def done(self) -> bool:
         return self.ticket is None or self.ticket.done
 
+    def wait(self) -> None:
+        """Waits until the model is through with the frame."""
+        if self.ticket is not None:
+            self.ticket.wait()
+
     def finish(self) -> None:
         """Waits until the results are on the buffer; where the model failed, the stage's policy decides. Streaming thread.
 

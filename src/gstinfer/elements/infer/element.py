@@ -80,6 +80,8 @@ class PyInfer(BatchElement):
             self.model_updated,
         )
         stage.shadow_report = self.post_shadow
+        if self.in_flight is not None:
+            stage.catch_up = self.in_flight.catch_up
         return stage
 
     def chosen(self, names: Any) -> dict[str, Any]:

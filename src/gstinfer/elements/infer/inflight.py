@@ -76,6 +76,11 @@ class FramesInFlight:
         first.context.buffer = None
         return Gst.FlowReturn(_push(hash(self.element.srcpad), pointer))
 
+    def catch_up(self) -> None:
+        """Waits until the model is through with all that wait."""
+        for taken in self._waiting:
+            taken.wait()
+
     def drain(self) -> None:
         """Finishes and pushes everything, before an event that must not overtake it."""
         while self._waiting:
@@ -110,6 +115,10 @@ class _Opened:
     @property
     def done(self) -> bool:
         return bool(self._pending.done)
+
+    def wait(self) -> None:
+        """See ``Handover.wait``."""
+        self._pending.wait()
 
     def finish(self) -> None:
         """See ``Handover.finish``."""

@@ -134,6 +134,8 @@ class InferStage:
         self._watchdog: Watchdog | None = None
         self.shadow: Shadow | None = None
         self.shadow_report: Callable[[dict[str, float]], None] = lambda stats: None
+        # Waits for the stream's earlier frames, where several are in flight: the tracker must see them in order.
+        self.catch_up: Callable[[], None] = lambda: None
         self.write_seconds, self._left = 0.0, 0.0
         self.callback = Callback(settings.callback) if settings.callback else None
         self._thresholds = class_thresholds(settings.class_thresholds)
@@ -223,7 +225,7 @@ class InferStage:
         if self.lane is None:
             self.open(batch.device)
         if self.skips(batch[0].pts if len(batch) else None, len(batch)):
-            self._pass(batch)
+            self.pass_on(batch.frames)
             return Pending(self, batch, None)
         assert self.lane is not None
         return Pending(self, batch, self.lane.submit(batch.frames))
@@ -245,6 +247,8 @@ class InferStage:
             reason = "late-skipped"
         if reason:
             self.counts[reason] += count
+            if self.tracking is not None:
+                self.catch_up()
         return bool(reason)
 
     def _finish(self, pending: Pending) -> None:
@@ -253,8 +257,6 @@ class InferStage:
         try:
             if ticket is not None:
                 self._deliver(pending, ticket.result(), ticket.model)
-            elif self.tracking is not None:
-                self.tracking.skipped(batch.frames, self.lane)
             self._complete(pending)
             if self.callback is not None:
                 for frame in batch:
