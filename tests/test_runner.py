@@ -186,6 +186,63 @@ def test_runners_are_shared_by_key_and_closed_by_the_last_user():
     assert share("", config, load) is not share("", config, load)
 
 
+def test_users_of_a_key_may_ask_for_what_runs_there_or_did():
+    first, second = Echo(), Echo()
+
+    def load(model: Echo = first) -> LoadedModel:
+        loaded = LoadedModel(model, "echo")
+        loaded.load("cpu")
+        return loaded
+
+    began = RunnerConfig("echo")
+    runner = share("k", began, load)
+    runner.adapt("confidence_threshold", "0.5")
+    runner.exchange(load(second), "other")
+    for config in (
+        began,
+        RunnerConfig("other"),
+        RunnerConfig("echo", arguments={"confidence_threshold": "0.5"}),
+        RunnerConfig("other", arguments={"confidence_threshold": "0.5"}),
+    ):
+        assert share("k", config, load) is runner
+        release("k", runner)
+    with pytest.raises(ConfigError, match=r"spec: other there, third here, confidence_threshold: 0\.5 there, 0\.1 here"):
+        share("k", RunnerConfig("third", arguments={"confidence_threshold": "0.1"}), load)
+    with pytest.raises(ConfigError, match="labels: unset there, 'a' here"):
+        share("k", RunnerConfig("other", arguments={"labels": "'a'"}), load)
+    release("k", runner)
+
+
+@pytest.mark.parametrize("where", ["open", "close"])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_any_error_of_a_buffer_concerns_that_buffer_alone(where, lanes):
+    class Job:
+        def __init__(self, number: int, bad: bool) -> None:
+            self.number, self.bad = number, bad
+
+        def open(self) -> tuple[Frame, ...]:
+            if self.bad and where == "open":
+                raise KeyError("no plane")
+            return (frame("a", self.number),)
+
+        def close(self, results: list, model: str) -> None:
+            if self.bad and where == "close":
+                raise KeyError("no room")
+
+    runner = start(Echo(), batch_timeout=5.0)
+    users = [runner.attach() for _ in range(lanes)]
+    for round_ in range(3):
+        submit = [lane.infer_buffer if lanes == 1 else lane.submit_buffer for lane in users]
+        tickets = [give(Job(round_, number == 0)) for number, give in enumerate(submit)]
+        with pytest.raises(KeyError):
+            tickets[0].result()
+        for ticket in tickets[1:]:
+            assert ticket.result()[0][0].class_id.tolist() == [round_]
+    for lane in users:
+        lane.close()
+    runner.stop()
+
+
 def test_detaching_waits_for_the_frames_in_flight():
     runner = start(Echo(0.1))
     a = runner.attach()

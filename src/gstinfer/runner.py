@@ -17,8 +17,9 @@ import queue
 import threading
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gstinfer.errors import GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
@@ -27,13 +28,15 @@ from gstinfer.model import LoadedModel
 from gstinfer.results import Result
 from gstinfer.ticket import BufferJob, Ticket, release_in_turn
 
-__all__ = ["After", "Lane", "ModelRunner", "RunnerConfig"]
+__all__ = ["UNSET", "After", "Lane", "ModelRunner", "RunnerConfig"]
 
 log = logging.getLogger(__name__)
 
 After = Callable[[Sequence[Frame], list[tuple[Result, ...]], "Sequence[Lane]"], list[tuple[Result, ...]]]
 """Frames of a batch, their results and their lanes; gives the results as they are to be."""
 
+UNSET = "unset"
+"""Stands for a setting that is not among ``RunnerConfig.arguments``."""
 PATIENCE = 30.0
 """Seconds that a stop waits for a model that hangs."""
 
@@ -50,7 +53,7 @@ class RunnerConfig:
         scheduling: ``"fair"`` (one frame of each lane in turn), ``"latency"`` (never waits) or ``"throughput"`` (waits
             for full batches up to the timeout, also with few active lanes).
         batches_in_flight: Most batches that a model with ``submit`` works on at a time.
-        arguments: The model's settings as text, so that two users of one key can be compared.
+        arguments: The model's settings by name, as text, so that two users of one key can be compared.
     """
 
     spec: str
@@ -59,7 +62,12 @@ class RunnerConfig:
     batch_timeout: float = 0.01
     scheduling: str = "fair"
     batches_in_flight: int = 2
-    arguments: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, str]:
+        """All of it by name, as text."""
+        own = {name: str(value) for name, value in vars(self).items() if name != "arguments"}
+        return {**own, **self.arguments}
 
 
 class Lane:
@@ -103,10 +111,15 @@ class ModelRunner:
         load: Makes and loads the model; called on the thread that starts the runner. Raises ModelLoadError.
         config: See ``RunnerConfig``.
         after: Work on the checked results of each batch before they are handed out, such as tracking; batches in order.
+
+    Attributes:
+        config: As it is now.
+        past: What ``config`` said before, by name: users that still ask for it are served with what is now.
     """
 
     def __init__(self, load: Callable[[], LoadedModel], config: RunnerConfig, after: After | None = None) -> None:
         self.config, self.after = config, after
+        self.past: defaultdict[str, set[str]] = defaultdict(set)
         self._load = load
         self._condition = threading.Condition()
         self._lanes: list[Lane] = []
@@ -177,8 +190,13 @@ class ModelRunner:
             model.close()
             gc.unfreeze()
 
-    def exchange(self, model: LoadedModel, spec: str) -> None:
+    def exchange(self, model: LoadedModel, spec: str, arguments: Mapping[str, str] | None = None) -> None:
         """Puts another, loaded model in place between two batches, and closes the old one when its last batch is out.
+
+        Args:
+            model: The new one.
+            spec: Its spec.
+            arguments: Its settings, see ``RunnerConfig``; None for the same as before.
 
         Raises:
             Flushed: The runner stopped meanwhile; the new model is closed.
@@ -187,13 +205,23 @@ class ModelRunner:
             old: LoadedModel | None = model
             if not self._stopping and self._worker is not None:
                 old, self._model = self._model, model
-                self.config = replace(self.config, spec=spec)
+                self._note(spec=spec, arguments=self.config.arguments if arguments is None else arguments)
             while any(batch.model is old for batch in self._in_flight):
                 self._condition.wait(0.5)
         if old is not None:
             old.close()
         if old is model:
             raise Flushed
+
+    def adapt(self, name: str, value: str) -> None:
+        """Notes that one of the model's settings changed while it runs."""
+        with self._condition:
+            self._note(arguments={**self.config.arguments, name: value})
+
+    def _note(self, **changes: Any) -> None:
+        before, self.config = self.config.flat(), replace(self.config, **changes)
+        for name in {**before, **self.config.flat()}:
+            self.past[name].add(before.get(name, UNSET))
 
     def busy_since(self) -> float | None:
         """``time.monotonic()`` when the oldest batch in flight began; None while none is."""
@@ -202,14 +230,16 @@ class ModelRunner:
 
     def stats(self) -> dict[str, float]:
         """Counters so far: batches, frames, mean batch, and seconds by step."""
-        frames = sum(size * count for size, count in self.fill.items())
-        batches = sum(self.fill.values())
+        # Copies, as the worker adds to both meanwhile.
+        fill, seconds = dict(self.fill), dict(self.seconds)
+        frames = sum(size * count for size, count in fill.items())
+        batches = sum(fill.values())
         found: dict[str, float] = {
             "batches": batches,
             "frames": frames,
             "batch-fill": frames / batches if batches else 0,
         }
-        found.update({f"{name}-seconds": value for name, value in self.seconds.items()})
+        found.update({f"{name}-seconds": value for name, value in seconds.items()})
         inner = getattr(self._model.model, "stage_seconds", None) if self._model is not None else None
         for name, value in (inner or {}).items():
             found[f"{name}-seconds"] = value
@@ -366,7 +396,7 @@ class ModelRunner:
                 if ticket.job is not None:
                     ticket.frames = ticket.job.open()
                 opened.append((ticket, index))
-            except GstInferError as error:
+            except Exception as error:  # whatever it is, the other streams go on
                 ticket._fail(error)
         batch.places = opened
 
@@ -425,15 +455,14 @@ class ModelRunner:
             self._in_flight.remove(batch)
             self._condition.notify_all()
 
-
-    def _close_buffers(self, batch: _Batch, results: list[tuple[Result, ...]]) -> dict[Ticket, GstInferError]:
+    def _close_buffers(self, batch: _Batch, results: list[tuple[Result, ...]]) -> dict[Ticket, Exception]:
         """Closes what was handed over as whole buffers; gives the errors of those that could not be written."""
-        spoilt: dict[Ticket, GstInferError] = {}
+        spoilt: dict[Ticket, Exception] = {}
         for (ticket, _), result in zip(batch.places, results):
             if ticket.job is not None:
                 try:
                     ticket.job.close([result], ticket.model)
-                except GstInferError as error:
+                except Exception as error:  # whatever it is, the other streams go on
                     spoilt[ticket] = error
         return spoilt
 

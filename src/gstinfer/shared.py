@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gstinfer.errors import ConfigError
 from gstinfer.model import LoadedModel
-from gstinfer.runner import After, ModelRunner, RunnerConfig
+from gstinfer.runner import UNSET, After, ModelRunner, RunnerConfig
 
 __all__ = ["release", "share"]
 
@@ -22,7 +22,7 @@ def share(
 
     Args:
         key: The model-instance-id; an empty one is never shared.
-        config: Must agree with the runner that is there.
+        config: Must agree with the runner that is there, as it is or was: its model may have been exchanged since.
         load: Makes and loads the model.
         after: See ``ModelRunner``; that of the first user serves all.
 
@@ -36,9 +36,7 @@ def share(
     with _shared_lock:
         if key in _shared:
             runner, users = _shared[key]
-            if runner.config != config:
-                was, now = vars(runner.config), vars(config)
-                differ = ", ".join(f"{k}: {was[k]} there, {now[k]} here" for k in was if was[k] != now[k])
+            if differ := ", ".join(_differences(runner, config)):
                 raise ConfigError(
                     f"model-instance-id={key} is in use with other settings ({differ})",
                     hint="use the same settings in every element of one id, or another id",
@@ -49,6 +47,15 @@ def share(
         runner.start()
         _shared[key] = (runner, 1)
         return runner
+
+
+def _differences(runner: ModelRunner, config: RunnerConfig) -> list[str]:
+    there, here = runner.config.flat(), config.flat()
+    return [
+        f"{name}: {there.get(name, UNSET)} there, {here.get(name, UNSET)} here"
+        for name in {**there, **here}
+        if here.get(name, UNSET) not in {there.get(name, UNSET), *runner.past.get(name, ())}
+    ]
 
 
 def release(key: str, runner: ModelRunner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gstinfer.errors import GstInferError, ModelLoadError
@@ -28,17 +28,21 @@ class ModelSwap:
 
     def __init__(self, runner: ModelRunner, done: Callable[[str, BaseException | None], None]) -> None:
         self.runner, self.done = runner, done
-        self._wish: tuple[str, Callable[[], LoadedModel]] | None = None
+        self._wish: tuple[str, Callable[[], LoadedModel], Mapping[str, str] | None] | None = None
         self._lock = threading.Lock()
         self._worker: threading.Thread | None = None
         self._closed = False
 
-    def request(self, spec: str, load: Callable[[], LoadedModel]) -> None:
-        """Asks for another model; returns at once. ``load`` makes, loads and warms it, on the worker."""
+    def request(
+        self, spec: str, load: Callable[[], LoadedModel], arguments: Mapping[str, str] | None = None
+    ) -> None:
+        """Asks for another model; returns at once. ``load`` makes, loads and warms it, on the worker; its settings are
+        ``arguments``, see ``ModelRunner.exchange``.
+        """
         with self._lock:
             if self._closed:
                 return
-            self._wish = (spec, load)
+            self._wish = (spec, load, arguments)
             if self._worker is None:
                 self._worker = threading.Thread(target=self._run, name="gstinfer:swap", daemon=True)
                 self._worker.start()
@@ -50,10 +54,10 @@ class ModelSwap:
                 if wish is None or self._closed:
                     self._worker = None
                     return
-            spec, load = wish
+            spec, load, arguments = wish
             error: BaseException | None = None
             try:
-                self.runner.exchange(load(), spec)
+                self.runner.exchange(load(), spec, arguments)
             except Flushed:
                 continue
             except GstInferError as failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gstinfer.testing import Run, run_pipeline
 
 pytestmark = [pytest.mark.gst, pytest.mark.timeout(120)]
+MODELS = Path(__file__).with_name("models_for_tests.py")
 
 RED, OTHER, FRAMES = [4, 4, 52, 20], [24, 18, 40, 46], 200
 
@@ -88,3 +90,40 @@ def test_a_missing_file_keeps_the_old_model_and_warns(cases, tmp_path):
     run = play(f"{cases}/models/oracle_dyn.onnx", lambda e: e.set_property("model", f"{tmp_path}/gone.onnx"))
     assert [box for _, box in switches(run)] == [pytest.approx(RED, abs=0.6)]
     assert len(run.warnings) == 1 and "gone.onnx" in run.warnings[0]
+
+
+def test_an_element_that_starts_again_joins_the_model_that_another_put_in():
+    import gstinfer
+
+    gstinfer.register()
+    from gi.repository import Gst
+
+    def branch(number: int) -> str:
+        return (
+            f"videotestsrc is-live=true ! video/x-raw,format=RGB,width=32,height=32 ! pyinfer name=infer{number} "
+            f"model={MODELS}:Number model-instance-id=again ! appsink name=sink{number} sync=false max-buffers=1 drop=true"
+        )
+
+    pipelines = [Gst.parse_launch(branch(number)) for number in range(2)]
+    elements = [pipeline.get_by_name(f"infer{number}") for number, pipeline in enumerate(pipelines)]
+    sinks = [pipeline.get_by_name(f"sink{number}") for number, pipeline in enumerate(pipelines)]
+
+    def label(number: int) -> str:
+        return gstinfer.read(sinks[number].emit("pull-sample").get_buffer()).detections.label[0]
+
+    try:
+        for pipeline in pipelines:
+            pipeline.set_state(Gst.State.PLAYING)
+        assert [label(0), label(1)] == ["one", "one"]
+        elements[0].set_property("model-args", "word=two")
+        elements[0].set_property("model", f"{MODELS}:Number")
+        elements[0].set_property("confidence-threshold", 0.25)
+        while label(0) == "one":
+            pass
+        for pipeline in pipelines:
+            pipeline.set_state(Gst.State.READY)
+            assert pipeline.set_state(Gst.State.PLAYING) != Gst.StateChangeReturn.FAILURE
+        assert [label(0), label(1)] == ["two", "two"]
+    finally:
+        for pipeline in pipelines:
+            pipeline.set_state(Gst.State.NULL)

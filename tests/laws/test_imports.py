@@ -31,7 +31,7 @@ LAYERS = (
 APART = next(level for level, names in enumerate(LAYERS) if "runner" in names)
 """The layer whose members do not import each other."""
 
-ELEMENT_CORE = ("attach", "callback", "objects", "settings", "stage", "tracking", "watching")
+ELEMENT_CORE = ("attach", "building", "callback", "objects", "settings", "stage", "tracking", "watching")
 """Modules of an element's folder that are free of GStreamer."""
 
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

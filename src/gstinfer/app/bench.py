@@ -12,8 +12,8 @@ from typing import Any
 
 import gstinfer
 from gstinfer.elements.compat import Gst
+from gstinfer.elements.infer.building import build_model
 from gstinfer.elements.infer.settings import InferSettings
-from gstinfer.elements.infer.stage import build_model
 from gstinfer.errors import HostError
 from gstinfer.frames import Frame, FrameBatch
 from gstinfer.hosts import select

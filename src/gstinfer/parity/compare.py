@@ -12,9 +12,9 @@ from typing import Any
 from gstinfer.app import sources
 from gstinfer.app.settings import parse_settings
 from gstinfer.app.sources import Source
+from gstinfer.elements.infer.building import build_model
 from gstinfer.elements.infer.element import parse_arguments
 from gstinfer.elements.infer.settings import InferSettings
-from gstinfer.elements.infer.stage import build_model
 from gstinfer.errors import ConfigError, HostError
 from gstinfer.image import Device
 from gstinfer.models.network import NetworkModel

@@ -12,15 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from gstinfer.elements.infer.building import agreement, as_agreed, build_model
 from gstinfer.elements.infer.callback import Callback
-from gstinfer.elements.infer.settings import MODEL_SETTINGS, OBJECT_SETTINGS, InferSettings, class_ids, class_thresholds
+from gstinfer.elements.infer.settings import OBJECT_SETTINGS, InferSettings, class_ids, class_thresholds
 from gstinfer.elements.infer.tracking import BatchTracking
 from gstinfer.elements.infer.watching import Watching
 from gstinfer.errors import ConfigError, ModelError
 from gstinfer.frames import DropFrame, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.labels import parse_labels
-from gstinfer.model import LoadedModel, Model, ModelSpec
+from gstinfer.model import LoadedModel, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
 from gstinfer.runner import Lane, ModelRunner, RunnerConfig
 from gstinfer.sanitize import Complaints
@@ -30,47 +31,12 @@ from gstinfer.swap import ModelSwap
 from gstinfer.ticket import Ticket
 from gstinfer.watchdog import Watchdog
 
-__all__ = ["InferStage", "Pending", "build_model"]
+__all__ = ["InferStage", "Pending"]
 
 log = logging.getLogger(__name__)
 
 STAGE_COUNTS = ("inferred", "skipped", "late-skipped", "late-dropped", "errors", "dropped", "swaps", "reloads")
 """Fates of a frame, and models exchanged, in the order that ``stats`` shows them."""
-
-
-def build_model(settings: InferSettings, arguments: Mapping[str, Any]) -> LoadedModel:
-    """The model that settings name, not yet loaded.
-
-    Settings such as ``head`` go to models that know them. Any model takes ``labels`` and ``confidence-threshold``; a setting
-    that a custom model cannot honour is refused.
-
-    Raises:
-        ConfigError, ModelLoadError: It cannot be found or made, or a setting does not fit it.
-    """
-    spec = ModelSpec.parse(settings.model)
-    wanted = {
-        name: value
-        for name in MODEL_SETTINGS
-        if (value := getattr(settings, name)) not in (None, "", "auto") and name not in arguments
-    }
-    labels, confidence = None, None
-    if spec.kind == "python":
-        model = spec.build(**arguments)
-        known = model.options() if isinstance(model, Model) else {}
-        if "labels" in wanted and "labels" not in known:
-            labels = parse_labels(wanted.pop("labels"))
-        if "confidence_threshold" in wanted and "confidence_threshold" not in known:
-            confidence = wanted.pop("confidence_threshold")
-        for name in wanted:
-            if name not in known:
-                raise ConfigError(
-                    f"{name.replace('_', '-')} does not apply to the custom model {spec.text}",
-                    hint="it prepares and decodes by itself; remove the property, or give the model an option of that name",
-                )
-        model.update(wanted)
-    else:
-        model = spec.build(**{**wanted, **arguments})
-    return LoadedModel(model, spec.text, labels=labels, confidence=confidence)
 
 
 class Pending:
@@ -162,17 +128,13 @@ class InferStage:
         if self.runner is not None:
             return
         settings = self.settings
-        arguments = ", ".join(f"{k}={v!r}" for k, v in sorted(self.arguments.items()))
-        chosen = ", ".join(
-            f"{n}={v!r}" for n in MODEL_SETTINGS if (v := getattr(settings, n)) not in (None, "", "auto")
-        )
         config = RunnerConfig(
             settings.model,
             device,
             settings.batch_size or self.default_batch,
             settings.batch_timeout / 1e6,
             settings.scheduling,
-            arguments="; ".join(filter(None, (arguments, chosen, settings.tracker, settings.tracker_args))),
+            arguments=agreement(settings, self.arguments),
         )
 
         def load() -> LoadedModel:
@@ -399,6 +361,8 @@ class InferStage:
             loaded.confidence = value
         else:
             raise ConfigError(f"{name.replace('_', '-')} does not apply to {loaded.text}")
+        if self.runner is not None:
+            self.runner.adapt(name, as_agreed(value))
 
     @property
     def running(self) -> str:
@@ -425,7 +389,7 @@ class InferStage:
             loaded.load(device)
             return loaded
 
-        self._swap.request(spec, load)
+        self._swap.request(spec, load, agreement(settings, arguments))
 
     def _swapped(self, spec: str, error: BaseException | None) -> None:
         if error is None:
