@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, refloat
+from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, refloat, structure_of
 
 CUDA = "video/x-raw(memory:CUDAMemory)"
 DECODER = ("Codec/Decoder/Video/Hardware", "of the tests", "gstinfer")
@@ -39,7 +39,7 @@ class Copy(GstBase.BaseTransform):
         made = Gst.Caps.new_empty()
         for i in range(caps.get_size()):
             feature = "memory:CUDAMemory" if gpu else "memory:SystemMemory"
-            made.append_structure_full(caps.get_structure(i).copy(), Gst.CapsFeatures.from_string(feature))
+            made.append_structure_full(structure_of(caps, i).copy(), Gst.CapsFeatures.from_string(feature))
         return made if wanted is None else wanted.intersect_full(made, Gst.CapsIntersectMode.FIRST)
 
     def do_transform_ip(self, buffer: Any) -> Any:
