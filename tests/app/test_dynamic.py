@@ -45,7 +45,8 @@ def test_a_source_that_ends_and_returns_again_and_again(cases, tmp_path):
     # A tracker that remembered the stream would give the later returns other ids.
     assert {o["tracker_id"] for m in blue for o in m["objects"]} == {1}
     boxes = {"red": [4, 4, 52, 20], "green": [4, 4, 20, 52], "blue": [4, 4, 20, 20]}
-    for message in messages:
+    # A busy machine may skip frames of the live ones.
+    for message in (m for m in messages if m["inferred"]):
         assert message["objects"][0]["bbox"] == pytest.approx(boxes[message["stream_id"]], abs=0.6)
     assert len(messages) == red.counts.frames + green.counts.frames + 10 * returns
 

@@ -146,3 +146,22 @@ def test_settings_of_the_publisher_and_the_streams_name_are_used(model, tmp_path
     assert [m.get("stream_id") for m in found] == [None, "door", "door"]
     with pytest.raises(ConfigError, match="one name"):
         Session(Job(["test:red", "test:blue"], f"{model}:box", settings=["stream-id=x"]))
+
+
+@pytest.mark.parametrize(
+    ("job", "elements"),
+    [
+        ({}, ["pyinfer"]),
+        ({"settings": ["pytrack.tracker-args=lost-time=2"]}, ["pyinfer"]),
+        ({"settings": ["pytrack.write-meta=carrier"]}, ["pyinfer", "pytrack"]),
+        ({"track": "none"}, ["pyinfer"]),
+    ],
+)
+def test_streams_are_tracked_inside_pyinfer_unless_pytrack_is_to_be_another(model, tmp_path, job, elements):
+    job = Job(["test:red?width=64&height=48&frames=5"], f"{model}:box", publish=[f"file:{tmp_path}/m.jsonl"], **job)
+    session = Session(job)
+    assert session.run()
+    assert [name for name in session.branches[0].report()["elements"] if name != "pypublish"] == elements
+    messages = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    ids = [o.get("tracker_id") for m in messages for o in m["objects"]]
+    assert ids == ([None] if job.track == "none" else [1]) * 5

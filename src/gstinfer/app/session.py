@@ -154,6 +154,10 @@ class Session:
         """What the streams of one device share: a model of its own, and the properties of their elements."""
         job, key = self.job, f"{id(self):x}" + (f"-{device}" if several else "")
         infer = {"model": job.model, "device": text, "model_instance_id": f"run-{key}", **settings["pyinfer"]}
+        track = None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]}
+        if track is not None and track.keys() <= {"tracker", "tracker_args"}:
+            # Inside of pyinfer the streams of a batch are tracked in one step.
+            infer, track = {**infer, **track}, None
         number = infer.get("unique_id", 15)
         then = {
             "model": job.then, "device": text, "model_instance_id": f"then-{key}",
@@ -164,7 +168,7 @@ class Session:
         return Seat(device, {
             **{name: dict(values) for name, values in settings.items()},
             "pyinfer": infer,
-            "pytrack": None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]},
+            "pytrack": track,
             "pyvlm": vlm if job.vlm else None,
             "then": then if job.then else None,
         })  # fmt: skip

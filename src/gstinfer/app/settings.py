@@ -52,7 +52,8 @@ def refuse_idle(settings: Mapping[str, Mapping[str, Any]], job: Job) -> None:
     for element, reason in absent.items():
         if reason and settings[element]:
             raise ConfigError(f"--set {element}.{next(iter(settings[element]))} has no effect: {reason}")
-    twice = {"pyinfer": {"model": "--model", "device": "--device"}, "pytrack": {"tracker": "--track"}}
+    twice = {"pyinfer": {"model": "--model", "device": "--device", "tracker": "--track"}, "pytrack": {"tracker": "--track"}}
+    twice["pyinfer"]["tracker_args"] = "--set pytrack.tracker-args"
     twice["then"] = {"model": "--then", "device": "--device"}
     twice["pypublish"] = {"url": "--jsonl or --publish"}
     twice["pyvlm"] = {"model": "--vlm", "prompt": "--prompt"}

@@ -285,7 +285,7 @@ class InferStage:
         if policy == "drop":
             self.counts["dropped"] += len(batch)
             raise DropFrame
-        self._pass(batch)
+        self.pass_on(batch.frames)
 
     def _pass(self, batch: Iterable[Frame]) -> None:
         for frame in batch:
