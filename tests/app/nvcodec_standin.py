@@ -66,6 +66,8 @@ class Nvdec:
     """
 
     number, format, broken = 0, "NV12", False
+    surfaces: ClassVar[list[int]] = []
+    """What was asked for, of all instances in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,8 +89,14 @@ class Nvdec:
     def do_get_property(self, pspec: Any) -> int:
         return self.number
 
+    def do_set_property(self, pspec: Any, value: int) -> None:
+        assert pspec.name == "num-output-surfaces"
+        self.surfaces.append(value)
+
 
 NUMBER = {"cuda-device-id": (int, "device", "GPU", 0, 99, 0, READABLE)}
+# From 1.24 on.
+ROOM = {**NUMBER, "num-output-surfaces": (int, "surfaces", "surfaces", 0, 64, 0, GObject.ParamFlags.WRITABLE)}
 
 
 class Nvdec0(Nvdec, Gst.Bin):
@@ -98,7 +106,7 @@ class Nvdec0(Nvdec, Gst.Bin):
 
 class Nvdec1(Nvdec, Gst.Bin):
     __gtype_name__ = "TestNvdec1"
-    __gproperties__ = NUMBER
+    __gproperties__ = ROOM
     number = 1
 
 

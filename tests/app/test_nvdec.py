@@ -261,6 +261,15 @@ def test_an_element_that_is_missing_on_the_way_is_named(cases, models, gpus, mon
     assert session.branches[0].error == "GStreamer has no element 'cudadownload'"
 
 
+@pytest.mark.parametrize(("settings", "room"), [((), 13), (("frames-in-flight=6",), 18)])
+def test_a_decoder_with_surfaces_of_its_own_gets_enough_for_all_frames_that_wait(bikes, models, gpus, settings, room):
+    before = len(Nvdec1.surfaces)
+    with gpus():
+        session = Session(Job([str(bikes)], f"{models}:Where", "cuda:1", settings, max_frames=20))
+        assert session.run(), session.branches[0].error
+    assert session.branches[0].counts.frames == 20 and Nvdec1.surfaces[before:] == [room]
+
+
 def test_without_nvcodec_the_model_copies_frames_itself(bikes, models, gpus):
     session = Session(Job([str(bikes)], f"{models}:Where", "cuda:0", max_frames=5))
     assert session.run(), session.branches[0].error
@@ -293,4 +302,6 @@ def test_a_camera_that_returns_is_decoded_by_nvdec_again(camera, models, gpus, l
             found = elements(branch.pipeline)
         assert outcome == [True], branch.error
     assert branch.report()["reconnects"] == 1 and branch.report()["device"] == "cuda:1"
+    # A camera's backlog of 30 is more than a file's, after a reconnect as before.
+    assert Nvdec1.surfaces[-2:] == [39, 39]
     assert "nvh264device1dec" in found and "cudaupload" not in found and "memory:CUDAMemory" in look.caps["door"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gstinfer.app.placement import UPRIGHT, Decoder, Pixels, decoders_to_try, nvdec_number, way
+from gstinfer.app.placement import UPRIGHT, Decoder, Pixels, decoders_to_try, nvdec_number, surfaces, way
 from gstinfer.image import Device
 
 CPU, GPU0, GPU1 = Device(), Device("cuda", 0), Device("cuda", 1)
@@ -72,3 +72,8 @@ def test_frames_that_the_gpu_cannot_turn_or_convert_go_there_and_back(pixels, wo
 def test_frames_of_the_cpu_are_turned_there_and_uploaded(codec, warning):
     found = way(GPU1, Pixels(False, True, "I420", codec, UPRIGHT))
     assert names(found) == ["videoconvert", "videoflip", "cudaupload", "capsfilter"] and found.warning == warning
+
+
+def test_surfaces_are_as_many_as_nvcodec_allows_at_most():
+    assert surfaces(5) == 13
+    assert surfaces(30 + 64) == 64

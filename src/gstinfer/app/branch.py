@@ -12,7 +12,7 @@ from gstinfer.app import decoding, sinks, sources, window
 from gstinfer.app.counts import Clockwork, Counts
 from gstinfer.app.devices import Seat
 from gstinfer.app.entry import Entry
-from gstinfer.app.live import STALL_SECONDS, Connection
+from gstinfer.app.live import STALL_SECONDS, Connection, most_waiting
 from gstinfer.app.mosaic import Tile
 from gstinfer.app.pipeline import link, make
 from gstinfer.app.placement import TURN
@@ -131,7 +131,9 @@ class Branch:
         with self._polling:
             self.seat = seat
             try:
-                self._way = Entry(seat.device, self._warn, self.facts.orientation)
+                models = filter(None, (seat.properties["pyinfer"], seat.properties.get("then")))
+                held = most_waiting(self.source.live) + sum(m.get("frames_in_flight", 1) for m in models)
+                self._way = Entry(seat.device, self._warn, self.facts.orientation, held)
                 self._play(seat)
             except GstInferError as error:
                 self._end(str(error))

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from gstinfer.app.pipeline import link, make
-from gstinfer.app.placement import CUDA, UPRIGHT, Decoder, Pixels, decoders_to_try, nvdec_number, way
+from gstinfer.app.placement import CUDA, UPRIGHT, Decoder, Pixels, decoders_to_try, nvdec_number, surfaces, way
 from gstinfer.elements.compat import GObject, Gst, structure_of
 from gstinfer.hosts import CAPS
 from gstinfer.image import Device
@@ -20,6 +20,9 @@ TRY, SKIP = 0, 2
 
 ORIENTATION = "image-orientation"
 
+SURFACES = "num-output-surfaces"
+"""Property of NVDEC's decoders that hand out their own surfaces: most of them from 1.24 on."""
+
 
 class Entry:
     """Chooses the decoder of one stream, and brings its frames into the memory where the model reads them.
@@ -28,14 +31,17 @@ class Entry:
         device: Where the model runs.
         warn: Told what costs more than it should, on a streaming thread.
         orientation: The tag ``image-orientation`` of the source, as far as known.
+        held: Most frames that wait for the model or in it.
 
     Attributes:
         on_gpu: Whether frames lie in CUDA memory when they are through.
         decoder: Factory of the video decoder that was tried last, or empty.
     """
 
-    def __init__(self, device: Device, warn: Callable[[str], None], orientation: str = UPRIGHT) -> None:
-        self.device, self.orientation = device, orientation
+    def __init__(
+        self, device: Device, warn: Callable[[str], None], orientation: str = UPRIGHT, held: int = 0
+    ) -> None:
+        self.device, self.orientation, self.held = device, orientation, held
         missing = _missing() if device.is_cuda else ""
         self.on_gpu = device.is_cuda and not missing
         self.decoder = ""
@@ -49,7 +55,15 @@ class Entry:
         Returns:
             Elements with handlers to disconnect.
         """
-        return [(decodebin, decodebin.connect("autoplug-select", self._select))]
+        return [
+            (decodebin, decodebin.connect("autoplug-select", self._select)),
+            (decodebin, decodebin.connect("element-added", self._make_room)),
+        ]
+
+    def _make_room(self, decodebin: Any, element: Any) -> None:
+        # Left to itself a decoder has two, and waits for ever where more frames are held than that.
+        if nvdec_number(element.get_factory().get_name()) is not None and element.find_property(SURFACES) is not None:
+            element.set_property(SURFACES, surfaces(self.held))
 
     def _select(self, decodebin: Any, pad: Any, caps: Any, factory: Any) -> int:
         if not _is_video_decoder(factory):

@@ -13,7 +13,7 @@ from gstinfer.app.pipeline import make
 from gstinfer.elements.compat import Gst
 from gstinfer.errors import ConfigError, GstInferError
 
-__all__ = ["RTSP_SCHEMES", "Connection", "check_url", "entry_queue", "without_password"]
+__all__ = ["RTSP_SCHEMES", "Connection", "check_url", "entry_queue", "most_waiting", "without_password"]
 
 RTSP_SCHEMES = ("rtsp", "rtsps", "rtspt", "rtspu")
 """Kinds of address: plain (over TCP), encrypted, TCP, UDP."""
@@ -36,6 +36,9 @@ FIRST_SECONDS = 6.0
 BACKLOG = 30
 """Frames of a live source that wait at most; the oldest goes when another comes."""
 
+AHEAD = 4
+"""Frames of a file that wait at most."""
+
 _numbers = count(1)
 
 
@@ -49,11 +52,15 @@ def without_password(text: str) -> str:
     return text if password is None else text.replace(f":{password}@", ":***@", 1)
 
 
+def most_waiting(live: bool) -> int:
+    """Frames that wait at most behind a source."""
+    return BACKLOG if live else AHEAD
+
+
 def entry_queue(pipeline: Any, live: bool) -> Any:
     """The queue behind a source: a file waits for room in it, a camera never does."""
-    if not live:
-        return make(pipeline, "queue", max_size_buffers=4, max_size_bytes=0, max_size_time=0)
-    return make(pipeline, "queue", max_size_buffers=BACKLOG, max_size_bytes=0, max_size_time=0, leaky="downstream")
+    leaky = {"leaky": "downstream"} if live else {}
+    return make(pipeline, "queue", max_size_buffers=most_waiting(live), max_size_bytes=0, max_size_time=0, **leaky)
 
 
 class Connection:

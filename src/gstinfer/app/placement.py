@@ -9,7 +9,7 @@ from typing import Any
 
 from gstinfer.image import Device
 
-__all__ = ["CUDA", "TURN", "UPRIGHT", "Decoder", "Pixels", "Way", "decoders_to_try", "nvdec_number", "way"]
+__all__ = ["CUDA", "TURN", "UPRIGHT", "Decoder", "Pixels", "Way", "decoders_to_try", "nvdec_number", "surfaces", "way"]
 
 CUDA = "memory:CUDAMemory"
 """The caps feature of frames on a GPU."""
@@ -24,6 +24,10 @@ TURN: tuple[tuple[str, Mapping[str, Any]], ...] = (("videoconvert", {}), ("video
 """Elements that bring pictures in system memory upright, by their own tags."""
 
 NVDEC_NAME = re.compile(r"nv[a-z0-9]+?(?:device(\d+))?dec")
+
+
+MOST_SURFACES, PASSING = 64, 8
+"""What nvcodec allows, and frames that are in somebody's hands or wait to be drawn."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,15 @@ def decoders_to_try(codec: str, found: Sequence[Decoder], device: Device, nvdec:
     """
     own = [d.name for d in found if nvdec and device.is_cuda and d.gpu == device.index and codec in NVDEC_CODECS]
     return tuple(own or (d.name for d in found if d.gpu is None))
+
+
+def surfaces(held: int) -> int:
+    """Frames that a decoder which hands out its own surfaces must have.
+
+    Args:
+        held: Most frames that wait for the model or in it.
+    """
+    return min(MOST_SURFACES, held + PASSING)
 
 
 def way(device: Device, pixels: Pixels) -> Way:
