@@ -409,6 +409,40 @@ def test_a_lane_alone_works_in_the_thread_that_waits():
     runner.stop()
 
 
+def test_a_lane_alone_wakes_nobody_but_who_waits_for_its_batch(monkeypatch):
+    model, calls = Echo(), []
+    runner = start(model)
+    lane = runner.attach()
+    notify = runner._condition.notify_all
+    monkeypatch.setattr(runner._condition, "notify_all", lambda: (calls.append(True), notify()))
+    for number in range(10):
+        lane.infer_buffer(Job("a", number)).result()
+    assert calls == []
+    # An exchange waits for the old model's last batch.
+    began, goes_on, old = threading.Event(), threading.Event(), model.predict
+
+    def predict(batch):
+        began.set()
+        goes_on.wait(10)
+        return old(batch)
+
+    model.predict = predict
+    streaming = threading.Thread(target=lambda: lane.infer_buffer(Job("a", 10)).result())
+    streaming.start()
+    began.wait(10)
+    new = LoadedModel(Echo(), "new")
+    new.load("cpu")
+    exchange = threading.Thread(target=runner.exchange, args=(new, "new"))
+    exchange.start()
+    while not runner._onlookers:
+        time.sleep(0.001)
+    goes_on.set()
+    exchange.join(10)
+    streaming.join(10)
+    assert not exchange.is_alive() and len(calls) == 1 and runner._onlookers == 0
+    runner.stop()
+
+
 def test_a_lane_alone_waits_for_the_timeout_where_batches_are_to_be_full():
     runner = start(Echo(), batch_size=4, scheduling="throughput", batch_timeout=0.02)
     lane = runner.attach()

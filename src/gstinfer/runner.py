@@ -132,6 +132,7 @@ class ModelRunner:
         self._free_at = 0.0
         self._arrived = 0
         self._wake_at = 1
+        self._onlookers = 0
         self._in_flight: list[_Batch] = []
         self._submitted: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._courier: threading.Thread | None = None
@@ -206,8 +207,7 @@ class ModelRunner:
             if not self._stopping and self._worker is not None:
                 old, self._model = self._model, model
                 self._note(spec=spec, arguments=self.config.arguments if arguments is None else arguments)
-            while any(batch.model is old for batch in self._in_flight):
-                self._condition.wait(0.5)
+            self._wait_out(lambda batch: batch.model is old)
         if old is not None:
             old.close()
         if old is model:
@@ -303,9 +303,15 @@ class ModelRunner:
             if lane in self._lanes:
                 self._lanes.remove(lane)
             # A batch that holds this lane's pictures must end before their memory goes.
-            while any(ticket.lane is lane for batch in self._in_flight for ticket, _ in batch.places):
-                self._condition.wait(0.5)
+            self._wait_out(lambda batch: any(ticket.lane is lane for ticket, _ in batch.places))
             self._condition.notify_all()
+
+    def _wait_out(self, concerns: Callable[[_Batch], bool]) -> None:
+        """Waits, with the condition held, until no such batch is in flight."""
+        self._onlookers += 1
+        while any(map(concerns, self._in_flight)):
+            self._condition.wait(0.5)
+        self._onlookers -= 1
 
     def _drop(self, lane: Lane) -> None:
         while lane.waiting:
@@ -453,7 +459,9 @@ class ModelRunner:
                         done.append(ticket)
                 release_in_turn(done)
             self._in_flight.remove(batch)
-            self._condition.notify_all()
+            # A batch that was not the worker's changes nothing for it.
+            if not batch.here or self._onlookers:
+                self._condition.notify_all()
 
     def _close_buffers(self, batch: _Batch, results: list[tuple[Result, ...]]) -> dict[Ticket, Exception]:
         """Closes what was handed over as whole buffers; gives the errors of those that could not be written."""
