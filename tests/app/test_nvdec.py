@@ -261,7 +261,7 @@ def test_an_element_that_is_missing_on_the_way_is_named(cases, models, gpus, mon
     assert session.branches[0].error == "GStreamer has no element 'cudadownload'"
 
 
-@pytest.mark.parametrize(("settings", "room"), [((), 13), (("frames-in-flight=6",), 18)])
+@pytest.mark.parametrize(("settings", "room"), [((), 16), (("frames-in-flight=6",), 18)])
 def test_a_decoder_with_surfaces_of_its_own_gets_enough_for_all_frames_that_wait(bikes, models, gpus, settings, room):
     before = len(Nvdec1.surfaces)
     with gpus():

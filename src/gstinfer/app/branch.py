@@ -28,6 +28,9 @@ RUNNING = ("connecting", "playing", "stalled")
 FIRST_FRAME_SECONDS = 10.0
 """Patience with a file whose decoder gives nothing, counted from the moment everything else is ready."""
 
+FRAMES_IN_FLIGHT = 4
+"""Of a file on a GPU, unless the user says otherwise."""
+
 FINISH_SECONDS = 3.0
 """Patience with the encoder after an error elsewhere."""
 
@@ -131,15 +134,23 @@ class Branch:
         with self._polling:
             self.seat = seat
             try:
-                models = filter(None, (seat.properties["pyinfer"], seat.properties.get("then")))
+                properties = self._properties(seat)
+                models = filter(None, (properties["pyinfer"], properties.get("then")))
                 held = most_waiting(self.source.live) + sum(m.get("frames_in_flight", 1) for m in models)
                 self._way = Entry(seat.device, self._warn, self.facts.orientation, held)
                 self._play(seat)
             except GstInferError as error:
                 self._end(str(error))
 
+    def _properties(self, seat: Seat) -> Mapping[str, Mapping[str, Any] | None]:
+        """Of the stream's elements. A file keeps frames in flight on a GPU, so that its batches follow one another."""
+        infer = seat.properties["pyinfer"]
+        if infer is None or self.source.live or not seat.device.is_cuda:
+            return seat.properties
+        return {**seat.properties, "pyinfer": {"frames_in_flight": FRAMES_IN_FLIGHT, **infer}}
+
     def _play(self, seat: Seat) -> None:
-        self._build(seat.properties, self._way)
+        self._build(self._properties(seat), self._way)
         self.state, pipeline = "connecting", self.pipeline
         if pipeline.set_state(Gst.State.PLAYING) == Gst.StateChangeReturn.FAILURE:
             self._look()
