@@ -345,7 +345,8 @@ def test_regions_of_interest_are_written_on_request_and_not_otherwise():
     assert counts["roi"] == counts["carrier"] + 1
 
 
-def test_the_age_of_live_results_is_bounded():
+@pytest.mark.parametrize("depth", [1, 8])
+def test_the_age_of_live_results_is_bounded(depth):
     ages: list[float] = []
 
     def note(pipeline, number: int) -> None:
@@ -354,7 +355,7 @@ def test_the_age_of_live_results_is_bounded():
 
     run = run_pipeline(
         "videotestsrc num-buffers=90 is-live=true ! video/x-raw,format=GRAY8,width=32,height=32,framerate=30/1 ! "
-        f"pyinfer name=infer model={MODELS}:Slow ! queue ! fakesink name=sink sync=false",
+        f"pyinfer name=infer model={MODELS}:Slow frames-in-flight={depth} ! queue ! fakesink name=sink sync=false",
         on_buffer=note,
     )
     assert len(run.pts) == 90

@@ -76,13 +76,18 @@ class PyInfer(BatchElement):
             settings,
             {**self.chosen(n for n in self.model_options if n in self.wishes), **parse_arguments(settings.model_args)},
             lambda error: report(self, error, "warning"),
-            self.lateness.late,
+            self.late,
             self.model_updated,
         )
         stage.shadow_report = self.post_shadow
         if self.in_flight is not None:
             stage.catch_up = self.in_flight.catch_up
         return stage
+
+    def late(self, pts: int | None) -> bool:
+        """Whether the turn of a live source's frame has passed, or will have when two before it are through."""
+        late, in_flight = self.lateness.late(pts), self.in_flight
+        return late or (self.lateness.live and in_flight is not None and in_flight.unfinished > 1)
 
     def chosen(self, names: Any) -> dict[str, Any]:
         names = list(names)

@@ -36,6 +36,11 @@ class FramesInFlight:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def unfinished(self) -> int:
+        """How many of them the model is not through with."""
+        return sum(not taken.done for taken in self._waiting)
+
     def cycle(self, buffer: Any) -> Any:
         """Takes a buffer in and sends on those that may go.
 
