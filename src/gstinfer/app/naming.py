@@ -1,17 +1,33 @@
-"""The name and the file that an input gets which is added to those that are there."""
+"""Inputs by name, and the name and the file that an added one gets."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 from gstinfer.app import sinks
+from gstinfer.app.running import Stream
 from gstinfer.app.sources import Source
-from gstinfer.errors import ConfigError
+from gstinfer.errors import ConfigError, UnknownNameError
 
-__all__ = ["named", "own_file"]
+__all__ = ["named", "newest", "own_file"]
+
+AnyStream = TypeVar("AnyStream", bound=Stream)
+
+
+def newest(streams: Sequence[AnyStream], name: str) -> AnyStream:
+    """The last stream of a name.
+
+    Raises:
+        UnknownNameError: None has it.
+    """
+    for stream in reversed(streams):
+        if stream.source.stream_id == name:
+            return stream
+    raise UnknownNameError("stream", name, {stream.source.stream_id for stream in streams})
 
 
 def named(source: Source, wish: str, taken: Collection[str]) -> Source:

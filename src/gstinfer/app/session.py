@@ -273,10 +273,7 @@ class Session:
         Raises:
             UnknownNameError: No stream has it.
         """
-        for branch in reversed(self.branches):
-            if branch.source.stream_id == name:
-                return branch
-        raise UnknownNameError("stream", name, {branch.source.stream_id for branch in self.branches})
+        return naming.newest(self.branches, name)
 
     def _next_seat(self) -> Seat:
         """Of the device that the fewest streams run on."""

@@ -22,7 +22,7 @@ from gstinfer.app.session import KEPT, SWAP_SECONDS, TICK, Job, Session
 from gstinfer.app.settings import parse_settings
 from gstinfer.app.sources import Source
 from gstinfer.app.worker import Order
-from gstinfer.errors import ConfigError, GstInferError, ModelLoadError, UnknownNameError
+from gstinfer.errors import ConfigError, GstInferError, ModelLoadError
 from gstinfer.model import ModelSpec
 from gstinfer.publish.jsonl import JsonLines
 from gstinfer.publish.worker import publisher_for
@@ -275,10 +275,7 @@ class Workers:
         Raises:
             UnknownNameError: No stream has it.
         """
-        for row in reversed(self.branches):
-            if row.source.stream_id == name:
-                return row
-        raise UnknownNameError("stream", name, {row.source.stream_id for row in self.branches})
+        return naming.newest(self.branches, name)
 
     def add_source(self, text: str, name: str = "") -> Row:
         """Adds an input, in the worker that runs the fewest; see ``Session.add_source``."""
