@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from gstinfer.frames import Frame
 from gstinfer.results import Result
 
-__all__ = ["BufferJob", "Ticket", "release_in_turn"]
+__all__ = ["Awaited", "BufferJob", "Ticket", "release_in_turn"]
 
 
 class BufferJob(Protocol):
@@ -81,6 +81,23 @@ class Ticket:
         self.pending -= count
         if self.pending == 0:
             self._done.release()
+
+
+class Awaited:
+    """Work whose ``ticket`` is waited for; None where nothing is."""
+
+    __slots__ = ("ticket",)
+
+    ticket: Ticket | None
+
+    @property
+    def done(self) -> bool:
+        return self.ticket is None or self.ticket.done
+
+    def wait(self) -> None:
+        """Waits until the model no longer reads the pixels."""
+        if self.ticket is not None:
+            self.ticket.wait()
 
 
 def release_in_turn(tickets: Sequence[Ticket]) -> None:

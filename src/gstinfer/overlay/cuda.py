@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gstinfer.errors import ConfigError, MissingDependencyError
+from gstinfer.errors import MissingDependencyError
 from gstinfer.image import Image
 from gstinfer.overlay.cuda_kernels import CUDA_SOURCE, triton_kernel
 from gstinfer.overlay.cuda_table import Drawing, head_of
-from gstinfer.unwinder import cxx_library
+from gstinfer.preprocess.cuda import gpu_torch
 
 __all__ = ["CudaEngine", "CupyBackend", "TorchBackend", "engine"]
 
@@ -30,8 +30,6 @@ SMALLEST = 1 << 18
 
 BLOCK = 128, 8
 """Samples and rows of one Triton program."""
-
-Grid = tuple[int, int, int]
 
 
 class Backend(Protocol):
@@ -62,13 +60,8 @@ class TorchBackend:
     """
 
     def __init__(self, index: int) -> None:
-        with cxx_library():
-            import torch
-
-        if not torch.cuda.is_available():
-            raise ConfigError("frames lie in CUDA memory but torch sees no GPU", hint="install a CUDA build of torch")
-        self.torch, self.index = torch, index
-        self.stream = torch.cuda.Stream(index, priority=-1)
+        self.torch, self.index = gpu_torch(), index
+        self.stream = self.torch.cuda.Stream(index, priority=-1)
         try:
             self.kernel = triton_kernel()
         except ImportError:

@@ -23,7 +23,7 @@ from gstinfer.preprocess.cuda_kernels import CUDA_SOURCE, triton_kernel
 from gstinfer.preprocess.cuda_table import ROW, ROW_BYTES, Table
 from gstinfer.unwinder import cxx_library
 
-__all__ = ["prepare", "to_array", "to_tensor"]
+__all__ = ["gpu_torch", "prepare", "to_array", "to_tensor"]
 
 SLOTS, ROWS = 8, 64
 """Tables in the ring, and rows in each at first."""
@@ -69,16 +69,26 @@ class _Slot:
         self.parts: dict[int, tuple[Any, Any]] = {}
 
 
+def gpu_torch() -> Any:
+    """torch, where it sees a GPU.
+
+    Raises:
+        ImportError: It is not installed.
+        ConfigError: It sees none.
+    """
+    with cxx_library():
+        import torch
+
+    if not torch.cuda.is_available():
+        raise ConfigError("frames lie in CUDA memory but torch sees no GPU", hint="install a CUDA build of torch")
+    return torch
+
+
 class TorchBackend:
     """torch arrays, and the kernel in Triton where it is installed, else through CuPy."""
 
     def __init__(self, index: int) -> None:
-        with cxx_library():
-            import torch
-
-        if not torch.cuda.is_available():
-            raise ConfigError("frames lie in CUDA memory but torch sees no GPU", hint="install a CUDA build of torch")
-        self.torch, self.index = torch, index
+        self.torch, self.index = gpu_torch(), index
         try:
             self.kernel = triton_kernel()
         except ImportError:

@@ -15,7 +15,7 @@ from gstinfer.errors import ModelError
 from gstinfer.frames import DropFrame, Flushed, Frame, FrameBatch
 from gstinfer.hosts import Host
 from gstinfer.results import Result
-from gstinfer.ticket import Ticket
+from gstinfer.ticket import Awaited
 
 __all__ = ["Handover", "can_hand_over", "hand_over"]
 
@@ -48,7 +48,7 @@ def hand_over(stage: InferStage, host: Host, buffer: Any, pts: int | None, *, se
     return job
 
 
-class Handover:
+class Handover(Awaited):
     """One buffer on its way through the runner.
 
     Args:
@@ -61,11 +61,11 @@ class Handover:
         ticket: What is waited for; None where nothing is inferred.
     """
 
-    __slots__ = ("_batch", "context", "settled", "stage", "ticket")
+    __slots__ = ("_batch", "context", "settled", "stage")
 
     def __init__(self, stage: InferStage, context: Any, settled: bool) -> None:
         self.stage, self.context, self.settled = stage, context, settled
-        self.ticket: Ticket | None = None
+        self.ticket = None
         self._batch: FrameBatch | None = None
 
     def open(self) -> tuple[Frame, ...]:
@@ -91,15 +91,6 @@ class Handover:
             began = time.monotonic()
             self.context.__exit__(None if error is None else type(error), error, None)
             self.stage.write_seconds += time.monotonic() - began
-
-    @property
-    def done(self) -> bool:
-        return self.ticket is None or self.ticket.done
-
-    def wait(self) -> None:
-        """Waits until the model is through with the frame."""
-        if self.ticket is not None:
-            self.ticket.wait()
 
     def finish(self) -> None:
         """Waits until the results are on the buffer; where the model failed, the stage's policy decides. Streaming thread.

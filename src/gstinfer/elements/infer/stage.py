@@ -28,7 +28,7 @@ from gstinfer.sanitize import Complaints
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
 from gstinfer.shared import release, share
 from gstinfer.swap import ModelSwap
-from gstinfer.ticket import Ticket
+from gstinfer.ticket import Awaited, Ticket
 from gstinfer.watchdog import Watchdog
 
 __all__ = ["InferStage", "Pending"]
@@ -39,22 +39,13 @@ STAGE_COUNTS = ("inferred", "skipped", "late-skipped", "late-dropped", "errors",
 """Fates of a frame, and models exchanged, in the order that ``stats`` shows them."""
 
 
-class Pending:
+class Pending(Awaited):
     """A batch on its way; ``ticket`` is None where nothing is awaited."""
 
-    __slots__ = ("batch", "stage", "ticket")
+    __slots__ = ("batch", "stage")
 
     def __init__(self, stage: InferStage, batch: FrameBatch, ticket: Ticket | None) -> None:
         self.stage, self.batch, self.ticket = stage, batch, ticket
-
-    @property
-    def done(self) -> bool:
-        return self.ticket is None or self.ticket.done
-
-    def wait(self) -> None:
-        """Waits until the model no longer reads the pixels."""
-        if self.ticket is not None:
-            self.ticket.wait()
 
     def finish(self) -> None:
         """Waits for the results and puts them onto the frames.
