@@ -15,10 +15,9 @@ import threading
 import time
 
 import torch
-from common import Gst, counts, pipeline, settle_context
+from common import Gst, begin, counts, pipeline
 from threads import shown, thread_seconds
 
-import gstinfer
 from gstinfer.image import Device
 
 
@@ -29,9 +28,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     options = parser.parse_args()
     os.environ["BENCH_NET"] = options.net
-    Gst.init(None)
-    settle_context()
-    gstinfer.register()
+    begin()
     from networks import TableModel
 
     model = TableModel()

@@ -14,6 +14,9 @@ import gi
 gi.require_version("Gst", "1.0")
 from gi.repository import Gst
 
+import gstinfer
+from gstinfer.hosts import cuda_context
+
 CLIP = os.environ.get("BENCH_CLIP", "clip.h264")
 
 
@@ -34,21 +37,22 @@ def pipeline(streams: int, elements: str, clip: str = CLIP) -> Any:
         f"! fakesink name=sink{i} sync=false"
         for i in range(streams)
     ]
-    made = Gst.parse_launch(" ".join(branches))
-    return made
+    return Gst.parse_launch(" ".join(branches))
 
 
-def settle_context() -> None:
-    """``BENCH_CONTEXT=own``: decoders keep a context of their own. ``BENCH_SCHED=blocking``: threads that wait for the GPU
-    sleep. Before anything uses the GPU."""
+def begin() -> None:
+    """GStreamer and our elements, before anything uses the GPU.
+
+    ``BENCH_CONTEXT=own``: decoders keep a context of their own. ``BENCH_SCHED=blocking``: threads that wait for the GPU sleep.
+    """
+    Gst.init(None)
     if os.environ.get("BENCH_SCHED") == "blocking":
         driver = ctypes.CDLL("libcuda.so.1")
         driver.cuInit(0)
         driver.cuDevicePrimaryCtxSetFlags_v2(0, 4)
     if os.environ.get("BENCH_CONTEXT") == "own":
-        from gstinfer.hosts import cuda_context
-
         cuda_context.announce = lambda element, index: False
+    gstinfer.register()
 
 
 def counts(made: Any, streams: int) -> list[int]:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import CLIP, Gst, counts, pipeline, settle_context
+from common import CLIP, Gst, begin, counts, pipeline
 
-import gstinfer
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import ImageTransform
 from gstinfer.image import Image
@@ -130,9 +129,7 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=600)
     parser.add_argument("--clip-frames", type=int, default=300)
     options = parser.parse_args()
-    Gst.init(None)
-    settle_context()
-    gstinfer.register()
+    begin()
     want, inputs = truth(options.clip_frames)
     print(f"{len(want)} frames downloaded, {len(set(want))} different", flush=True)
     run(8, options.frames, want, 0)

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Gst, measure, pipeline, settle_context
+from common import Gst, begin, measure, pipeline
 from workers import measure_workers
 
-import gstinfer
 from gstinfer.frames import Frame, FrameBatch
 from gstinfer.geometry import ImageTransform
 from gstinfer.hosts.cuda import Plane
@@ -190,9 +189,7 @@ def main() -> None:
     parser.add_argument("--nets", default="yolo26s,yolo26n")
     parser.add_argument("--parts", default="preprocess,model,decode,full,latency")
     options = parser.parse_args()
-    Gst.init(None)
-    settle_context()
-    gstinfer.register()
+    begin()
     streams, parts = [int(n) for n in options.streams.split(",")], options.parts.split(",")
     context = os.environ.get("BENCH_CONTEXT", "shared")
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, {Gst.version_string()}, context {context}")

@@ -15,11 +15,9 @@ import time
 from collections import Counter
 from typing import Any
 
-from common import Gst, counts, pipeline, settle_context
+from common import Gst, begin, counts, pipeline
 from speed import element
 from threads import shown, thread_seconds
-
-import gstinfer
 
 STEPS = (
     ("runner:ModelRunner._submit_batch", "worker: a batch to the GPU"),
@@ -77,9 +75,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     options = parser.parse_args()
     os.environ["BENCH_NET"] = options.net
-    Gst.init(None)
-    settle_context()
-    gstinfer.register()
+    begin()
     steps = Steps()
     made = pipeline(options.streams, element(options.net, "steps"))
     bus = made.get_bus()

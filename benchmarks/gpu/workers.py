@@ -9,7 +9,7 @@ import resource
 import time
 from typing import Any
 
-from common import Gst, Rate, counts, pipeline, settle_context
+from common import Gst, Rate, begin, counts, pipeline
 
 SLICE = 0.05
 
@@ -71,11 +71,8 @@ def _work(number: int, part: Any, elements: str, shared: Any, times: Any, phase:
 
 
 def _play(number: int, part: Any, elements: str, shared: Any, times: Any, phase: Any, errors: Any) -> None:
-    import gstinfer
 
-    Gst.init(None)
-    settle_context()
-    gstinfer.register()
+    begin()
     made = pipeline(len(part), elements)
     bus = made.get_bus()
     made.set_state(Gst.State.PLAYING)
