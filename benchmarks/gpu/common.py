@@ -60,6 +60,12 @@ def counts(made: Any, streams: int) -> list[int]:
     return [made.get_by_name(f"sink{i}").get_property("stats").get_value("rendered") for i in range(streams)]
 
 
+def fill(made: Any) -> float:
+    """Mean frames a batch so far; 0 where nothing is inferred."""
+    element = next((e for e in made.children if e.get_factory().get_name() == "pyinfer"), None)
+    return 0.0 if element is None else float(element.get_property("stats").get_value("batch-fill"))
+
+
 def measure(streams: int, elements: str, frames: int, limit: float, warm: int = 60) -> Rate:
     """Steady state: from the moment all streams have ``warm`` frames until the slowest has ``frames`` more, or a limit.
 

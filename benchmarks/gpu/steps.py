@@ -95,6 +95,7 @@ def main() -> None:
     for _, name in STEPS:
         print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}")
     sys.stdout.flush()
+    made.set_state(Gst.State.NULL)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import resource
 import time
 from typing import Any
 
-from common import Gst, Rate, begin, counts, pipeline
+from common import Gst, Rate, begin, counts, fill, pipeline
+from threads import shown, thread_seconds
 
 SLICE = 0.05
 
@@ -76,7 +77,7 @@ def _play(number: int, part: Any, elements: str, shared: Any, times: Any, phase:
     made = pipeline(len(part), elements)
     bus = made.get_bus()
     made.set_state(Gst.State.PLAYING)
-    cpu = 0.0
+    cpu, threads, done = 0.0, thread_seconds(), 0
     while phase.value < 2:
         time.sleep(SLICE)
         for place, count in zip(part, counts(made, len(part))):
@@ -87,8 +88,11 @@ def _play(number: int, part: Any, elements: str, shared: Any, times: Any, phase:
             break
         usage = resource.getrusage(resource.RUSAGE_SELF)
         if phase.value == 0:
-            cpu = usage.ru_utime + usage.ru_stime
+            cpu, threads, done = usage.ru_utime + usage.ru_stime, thread_seconds(), sum(counts(made, len(part)))
         times[number] = usage.ru_utime + usage.ru_stime - cpu
+    if number == 0:
+        frames = sum(counts(made, len(part))) - done
+        print(f"process 0: {fill(made):.1f} frames a batch; threads, us of CPU a frame: {shown(thread_seconds() - threads, frames)}", flush=True)
     made.set_state(Gst.State.NULL)
     # Destructors of the GPU's libraries take seconds.
     os._exit(0)

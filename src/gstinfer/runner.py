@@ -433,15 +433,19 @@ class ModelRunner:
         try:
             if batch.error is None and batch.finish is not None:
                 results = batch.finish()
-                if self.after is not None:
-                    frames = [ticket.frames[index] for ticket, index in batch.places]
-                    results = self.after(frames, results, [ticket.lane for ticket, _ in batch.places])
         except BaseException as error:  # the user's code ran
             batch.error = error
-        self.seconds["model"] += time.monotonic() - batch.began
         self._free_at = time.monotonic()
+        self.seconds["model"] += self._free_at - batch.began
         if not batch.here:
+            # The model is free: what is left to do with its results must not hold back the next batch.
             self._slots.release()
+        try:
+            if batch.error is None and batch.finish is not None and self.after is not None:
+                frames = [ticket.frames[index] for ticket, index in batch.places]
+                results = self.after(frames, results, [ticket.lane for ticket, _ in batch.places])
+        except BaseException as error:  # the user's code ran
+            batch.error = error
         spoilt = self._close_buffers(batch, results) if batch.error is None else {}
         with self._condition:
             # Under the lock, as a flush counts down the same tickets.
