@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import statistics
 import time
@@ -101,16 +102,18 @@ def model_alone(net: str) -> tuple[float, float]:
     loaded = time.perf_counter() - began
     images = frames_1080p(model.max_batch)
     best, one, pause = 0.0, 0.0, 0.005
-    for size in sorted(model._engine._graphs):
+    picture, contents = model._engine.input, ("blank", "noise")
+    for size, content in itertools.product(sorted(model._engine._graphs), contents):
         graph = model._engine._graphs[size][0]
         with torch.cuda.stream(model._engine.stream):
+            picture.uniform_() if content == "noise" else picture.zero_()
             for _ in range(5):
                 graph.replay()
             times = [replay(graph) for _ in range(40)]
         ms = statistics.median(times)
         best = max(best, size / ms * 1e3)
-        print(f"model {net} batch {size}: {ms:.3f} ms, {size / ms * 1e3:.0f} fps")
-        if size == 1:
+        print(f"model {net} batch {size}, {content}: {ms:.3f} ms, {size / ms * 1e3:.0f} fps")
+        if size == 1 and content == contents[-1]:
             one, paced = ms, []
             with torch.cuda.stream(model._engine.stream):
                 for _ in range(400):
@@ -134,9 +137,21 @@ def model_alone(net: str) -> tuple[float, float]:
 
 
 def latency(net: str, frames: int, alone: float) -> None:
-    """Time of each buffer inside pyinfer, one stream, held back to 200 frames a second."""
+    """Time of each buffer inside pyinfer, one stream, held back to 200 frames a second; and what timing itself takes."""
     os.environ["BENCH_NET"] = net
-    made = pipeline(1, element(net, "one") + " name=infer")
+    nothing, _ = _spans("identity", frames)
+    ms, steps = _spans(element(net, "one"), frames)
+    half, most = np.percentile(ms, (50, 99))
+    print(
+        f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p99 {most:.2f} ms; model alone {alone:.2f} ms; "
+        f"added p50 {half - alone:.2f}, p99 {most - alone:.2f}; "
+        f"around identity p50 {np.percentile(nothing, 50):.3f}, p99 {np.percentile(nothing, 99):.3f}\n{steps}"
+    )
+
+
+def _spans(elements: str, frames: int) -> tuple[Any, str]:
+    """(milliseconds of each buffer inside an element, its stats)."""
+    made = pipeline(1, elements + " name=infer")
     pads = made.get_by_name("infer")
     starts: list[float] = []
     spans: list[float] = []
@@ -156,14 +171,9 @@ def latency(net: str, frames: int, alone: float) -> None:
     patience = time.monotonic() + 60
     while len(spans) < frames and time.monotonic() < patience:
         time.sleep(0.05)
-    steps = pads.get_property("stats").to_string()
+    steps = pads.get_property("stats").to_string() if pads.find_property("stats") else ""
     made.set_state(Gst.State.NULL)
-    ms = np.array(spans[50:]) * 1e3
-    half, most = np.percentile(ms, (50, 99))
-    print(
-        f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p99 {most:.2f} ms; model alone {alone:.2f} ms; "
-        f"added p50 {half - alone:.2f}, p99 {most - alone:.2f}\n{steps}"
-    )
+    return np.array(spans[50:]) * 1e3, steps
 
 
 def full(net: str, streams: int, workers: int, bound: float, options: argparse.Namespace) -> None:

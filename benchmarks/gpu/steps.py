@@ -1,6 +1,8 @@
 """Where a frame's time goes: wall clock and processor time of each step, microseconds a frame, of one process under load.
 
-    python benchmarks/gpu/steps.py [--net yolo26n] [--streams 32] [--seconds 5]
+    python benchmarks/gpu/steps.py [--net yolo26n] [--streams 32] [--seconds 5] [--alone]
+
+``--alone``: one stream, held back to 200 frames a second, without anything in flight: what the latency of a frame is made of.
 
 Steps that stand indented are part of those above them. Where wall clock is far above processor time, a thread waits there: for
 the interpreter, for the GPU, or, in ``finish``, for its result. Timing itself costs some microseconds a step.
@@ -36,16 +38,37 @@ STEPS = (
     ("runner:ModelRunner._submit", "  queued"),
     ("elements.infer.direct:Handover.finish", "  awaited"),
 )
+ALONE = (
+    ("elements.infer.element:PyInfer.do_transform_ip", "everything in Python"),
+    ("elements.infer.direct:Handover.open", "  opened"),
+    ("hosts.cuda:CudaHost.map", "    mapped"),
+    ("models.torch:TorchModel.submit", "  submitted"),
+    ("preprocess.cuda:Engine.prepare", "    prepared"),
+    ("preprocess.cuda_table:Table.fill", "      table"),
+    ("preprocess.cuda:TorchBackend.upload", "      uploaded"),
+    ("preprocess.cuda:TorchBackend.launch", "      kernel launched"),
+    ("preprocess.cuda:TorchBackend.record", "      event"),
+    ("models.torch_engine:Engine._run", "    graph launched"),
+    ("runner:ModelRunner._finish", "  results"),
+    ("models.torch:Pending.result", "    awaited and decoded"),
+    ("models.torch_engine:Results.__enter__", "      awaited"),
+    ("heads.device:DeviceDecoder.finish", "      decoded"),
+    ("model:LoadedModel._check", "    checked"),
+    ("elements.infer.stage:InferStage.annotate", "    put on the frame"),
+    ("hosts.metas:MetaCodec.write", "    written"),
+    ("hosts.metas.carrier:write", "      record"),
+    ("hosts.metas.roi:write", "      regions"),
+)
 
 
 class Steps:
     """Times functions of the package while ``on``."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: tuple[tuple[str, str], ...]) -> None:
         self.on = False
         self.wall: Counter[str] = Counter()
         self.cpu: Counter[str] = Counter()
-        for place, name in STEPS:
+        for place, name in steps:
             module, path = place.split(":")
             __import__(f"gstinfer.{module}")
             owner: Any = sys.modules[f"gstinfer.{module}"]
@@ -73,11 +96,16 @@ def main() -> None:
     parser.add_argument("--net", default="yolo26n")
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--alone", action="store_true")
     options = parser.parse_args()
     os.environ["BENCH_NET"] = options.net
     begin()
-    steps = Steps()
-    made = pipeline(options.streams, element(options.net, "steps"))
+    places = ALONE if options.alone else STEPS
+    steps = Steps(places)
+    if options.alone:
+        options.streams = 1
+    pace = "identity sleep-time=5000 !" if options.alone else ""
+    made = pipeline(options.streams, f"{pace} {element(options.net, 'steps')}")
     bus = made.get_bus()
     made.set_state(Gst.State.PLAYING)
     while min(counts(made, options.streams)) < 60:
@@ -92,7 +120,7 @@ def main() -> None:
         each = (time.monotonic() - began) / frames
         print(f"{options.net}, {options.streams} streams: {1 / each:.0f} fps, {each * 1e6:.0f} us a frame")
         print(f"threads, us of CPU a frame: {shown(thread_seconds() - before, frames, 8)}")
-    for _, name in STEPS:
+    for _, name in places:
         print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}")
     sys.stdout.flush()
     made.set_state(Gst.State.NULL)
