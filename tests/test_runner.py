@@ -50,6 +50,18 @@ def test_batches_take_one_frame_of_each_stream_in_turn():
     runner.stop()
 
 
+@pytest.mark.parametrize(("depth", "batches"), [(1, [1, 1, 1, 1, 1, 1]), (3, [1, 1, 1, 1, 1, 1]), (8, [1, 4, 1])])
+def test_half_of_the_frames_in_flight_share_a_batch(depth, batches):
+    model = Echo(0.05)
+    runner = start(model)
+    lane = runner.attach(depth)
+    first = lane.submit([frame("a", 0)])
+    time.sleep(0.02)
+    [t.result() for t in [first, *(lane.submit([frame("a", i)]) for i in range(1, 6))]]
+    assert [len(batch) for batch in model.batches] == batches
+    runner.stop()
+
+
 def test_a_stalled_stream_stops_holding_the_others():
     model = Echo()
     runner = start(model, batch_timeout=0.05)

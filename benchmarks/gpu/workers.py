@@ -92,7 +92,8 @@ def _play(number: int, part: Any, elements: str, shared: Any, times: Any, phase:
         times[number] = usage.ru_utime + usage.ru_stime - cpu
     if number == 0:
         frames = sum(counts(made, len(part))) - done
-        print(f"process 0: {fill(made):.1f} frames a batch; threads, us of CPU a frame: {shown(thread_seconds() - threads, frames)}", flush=True)
+        spent = shown(thread_seconds() - threads, frames)
+        print(f"process 0: {fill(made):.1f} frames a batch; threads, us of CPU a frame: {spent}", flush=True)
     made.set_state(Gst.State.NULL)
     # Destructors of the GPU's libraries take seconds.
     os._exit(0)

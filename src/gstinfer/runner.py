@@ -24,15 +24,16 @@ from typing import Any
 from gstinfer.errors import GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
+from gstinfer.lane import Lane
 from gstinfer.model import LoadedModel
 from gstinfer.results import Result
 from gstinfer.ticket import BufferJob, Ticket, release_in_turn
 
-__all__ = ["UNSET", "After", "Lane", "ModelRunner", "RunnerConfig"]
+__all__ = ["UNSET", "After", "ModelRunner", "RunnerConfig"]
 
 log = logging.getLogger(__name__)
 
-After = Callable[[Sequence[Frame], list[tuple[Result, ...]], "Sequence[Lane]"], list[tuple[Result, ...]]]
+After = Callable[[Sequence[Frame], list[tuple[Result, ...]], Sequence[Lane]], list[tuple[Result, ...]]]
 """Frames of a batch, their results and their lanes; gives the results as they are to be."""
 
 UNSET = "unset"
@@ -48,7 +49,8 @@ class RunnerConfig:
     Attributes:
         spec: The model's spec, for messages.
         device: Where it runs.
-        batch_size: Most frames a batch; 0 for as many as there are lanes, within the model's own limit.
+        batch_size: Most frames a batch; 0 for as many as there are lanes, or half of the frames that those have in
+            flight, within the model's own limit.
         batch_timeout: Seconds that an open batch waits after the model became free.
         scheduling: ``"fair"`` (one frame of each lane in turn), ``"latency"`` (never waits) or ``"throughput"`` (waits
             for full batches up to the timeout, also with few active lanes).
@@ -68,40 +70,6 @@ class RunnerConfig:
         """All of it by name, as text."""
         own = {name: str(value) for name, value in vars(self).items() if name != "arguments"}
         return {**own, **self.arguments}
-
-
-class Lane:
-    """One user of a runner: usually one element on one stream."""
-
-    def __init__(self, runner: ModelRunner) -> None:
-        self.runner = runner
-        self.active = False
-        self.width = 1
-        self.waiting: deque[tuple[Ticket, int]] = deque()
-
-    def submit(self, frames: Sequence[Frame]) -> Ticket:
-        """Queues frames; their pictures must stay valid until the ticket is done."""
-        return self.runner._submit(self, frames)
-
-    def submit_buffer(self, job: BufferJob) -> Ticket:
-        """Queues a buffer of one frame, which the runner opens and closes on its own threads."""
-        return self.runner._submit(self, (), job)
-
-    def infer_buffer(self, job: BufferJob) -> Ticket:
-        """As ``submit_buffer``, for who waits for the ticket at once: a runner of one lane works in the caller's thread."""
-        return self.runner._submit(self, (), job, here=True)
-
-    def idle(self) -> None:
-        """The lane has nothing for now (EOS, gap, pause): others do not wait for it."""
-        self.runner._release(self, flush=False)
-
-    def flush(self) -> None:
-        """Drops what waits: tickets raise ``Flushed``."""
-        self.runner._release(self, flush=True)
-
-    def close(self) -> None:
-        """Flushes and leaves the runner."""
-        self.runner._detach(self)
 
 
 class ModelRunner:
@@ -159,9 +127,9 @@ class ModelRunner:
         self._courier.start()
         self._worker.start()
 
-    def attach(self) -> Lane:
-        """A new lane."""
-        lane = Lane(self)
+    def attach(self, depth: int = 1) -> Lane:
+        """A new lane, see ``Lane``."""
+        lane = Lane(self, depth)
         with self._condition:
             self._lanes.append(lane)
         return lane
@@ -247,8 +215,9 @@ class ModelRunner:
 
     def _limit(self) -> int:
         own = self._model.model.max_batch if self._model is not None else None
-        # A lane whose frames come in batches, as DeepStream's do, counts as that many.
-        wanted = self.config.batch_size or max(1, sum(lane.width for lane in self._lanes))
+        # A lane whose frames come in batches, as DeepStream's do, counts as that many. Of frames in flight half may share a
+        # batch, while the others are on their way.
+        wanted = self.config.batch_size or max(1, sum(lane.width * max(1, lane.depth // 2) for lane in self._lanes))
         # A static batch of 1 is sliced inside the model, so a larger window costs nothing but waiting.
         return wanted if self.config.batch_size or own is None else max(1, min(wanted, own))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,20 +83,28 @@ def clip_batch(results: list[Detections], sizes: list[tuple[int, int]]) -> list[
     counts = [len(result) for result in results]
     if not any(counts):
         return list(results)
-    xyxy = np.concatenate([result.xyxy for result in results])
-    confidence = np.concatenate([result.confidence for result in results])
-    class_id = np.concatenate([result.class_id for result in results])
-    box = np.clip(xyxy, 0, np.repeat(np.array([size * 2 for size in sizes], np.float32), counts, axis=0))
-    # Whatever is not a number compares as false.
+    xyxy, confidence, class_id = (
+        np.concatenate([getattr(result, name) for result in results]) if len(results) > 1 else getattr(results[0], name)
+        for name in ("xyxy", "confidence", "class_id")
+    )
+    limits = np.array([size * 2 for size in sizes], np.float32)
+    box = np.clip(xyxy, 0, np.repeat(limits, counts, axis=0) if len(sizes) > 1 else limits)
+    # Whatever is not a number compares as false. Clipping keeps the order of corners, so it need not be looked at before.
     with np.errstate(invalid="ignore"):
-        good = (xyxy[:, 2:] > xyxy[:, :2]) & (box[:, 2:] > box[:, :2])
-        good = good.all(1) & (confidence >= 0) & (confidence <= 1) & (class_id >= 0) & np.isfinite(xyxy).all(1)
-    ends = np.cumsum(counts).tolist()
-    dirty = set(np.searchsorted(ends, np.flatnonzero(~good), "right").tolist())
-    return [
-        None if k in dirty else result.with_columns(xyxy=box[end - count : end])
-        for k, (result, count, end) in enumerate(zip(results, counts, ends))
-    ]
+        upright, finite = box[:, 2:] > box[:, :2], np.isfinite(xyxy)
+        if upright.all() and finite.all() and confidence.min() >= 0 and confidence.max() <= 1 and class_id.min() >= 0:
+            return _split(results, box, counts)
+        good = upright.all(1) & finite.all(1) & (confidence >= 0) & (confidence <= 1) & (class_id >= 0)
+    dirty = set(np.searchsorted(np.cumsum(counts), np.flatnonzero(~good), "right").tolist())
+    return [None if k in dirty else result for k, result in enumerate(_split(results, box, counts))]
+
+
+def _split(results: list[Detections], box: NDArray[np.float32], counts: list[int]) -> list[Detections | None]:
+    """The results with other boxes."""
+    if len(results) == 1:
+        return [results[0].with_columns(xyxy=box)]
+    ends = accumulate(counts)
+    return [result.with_columns(xyxy=box[end - count : end]) for result, count, end in zip(results, counts, ends)]
 
 
 def _keep(tests: tuple[tuple[str, NDArray[np.bool_]], ...], dropped: Dropped) -> NDArray[np.bool_]:

@@ -28,7 +28,7 @@ RUNNING = ("connecting", "playing", "stalled")
 FIRST_FRAME_SECONDS = 10.0
 """Patience with a file whose decoder gives nothing, counted from the moment everything else is ready."""
 
-FRAMES_IN_FLIGHT = 4
+FRAMES_IN_FLIGHT = 8
 """Of a file on a GPU, unless the user says otherwise."""
 
 FINISH_SECONDS = 3.0

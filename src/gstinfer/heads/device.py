@@ -6,6 +6,7 @@ device is one small tensor of candidates; thresholds are applied to it on the ho
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -88,36 +89,33 @@ class DeviceDecoder:
             return [Detections.empty() for _ in transforms]
         counts = wanted.sum(1)
         ends = np.cumsum(counts).tolist()
-        box, score = found[:, :4], found[:, 4]
+        moved = _to_frames(found[:, :4], counts, transforms)
+        if moved is not None and counts.max() <= thresholds.limit and self._plain(found, ends):
+            class_id = np.rint(found[:, 5]).astype(np.int32)
+            return _split(Detections(moved, found[:, 4].copy(), class_id), ends)
         class_id = np.rint(np.nan_to_num(found[:, 5], nan=-1, posinf=-1, neginf=-1)).clip(-1, 2**31 - 256)
         class_id = class_id.astype(np.int32)
-        moved = _to_frames(box, counts, transforms)
-        plain = self._plain(found, ends)
         results, start = [], 0
         for end, transform in zip(ends, transforms):
             part = slice(start, end)
-            if plain and end - start <= thresholds.limit:
-                order: Any = part
-            else:
-                order = start + self._order(found[part], class_id[part], thresholds)
-            boxes = transform.boxes_to_frame(box[order]) if moved is None else moved[order]
-            results.append(Detections(boxes, score[order].copy(), class_id[order]))
+            order = start + self._order(found[part], class_id[part], thresholds)
+            boxes = transform.boxes_to_frame(found[order, :4]) if moved is None else moved[order]
+            results.append(Detections(boxes, found[order, 4], class_id[order]))
             start = end
         return results
 
     @staticmethod
     def _plain(found: NDArray[np.float32], ends: Sequence[int]) -> bool:
         """Whether nothing is left to decide: clean rows, suppression settled, in each frame strongest first."""
+        low, high = found.min(0).tolist(), found.max(0).tolist()
+        # Whatever is not a number compares as false.
+        if not (low[6] > 0 and high[4] <= 1.001 and low[5] >= -1 and high[5] < 2**31 - 256):
+            return False
         score = found[:, 4]
         rises = score[1:] > score[:-1]
-        rises[[end - 1 for end in ends if 0 < end < len(score)]] = False
-        return bool(
-            not rises.any()
-            and (found[:, 6] > 0).all()
-            and np.isfinite(found[:, :5]).all()
-            and (score <= 1.001).all()
-            and (found[:, 2:4] > found[:, :2]).all()
-        )
+        if len(ends) > 1:
+            rises[[end - 1 for end in ends if 0 < end < len(score)]] = False
+        return not rises.any() and all(map(math.isfinite, low + high)) and bool((found[:, 2:4] > found[:, :2]).all())
 
     def _order(
         self, found: NDArray[np.float32], class_id: NDArray[np.int32], thresholds: Thresholds
@@ -131,6 +129,25 @@ class DeviceDecoder:
         dirty |= (found[:, 2:4] <= found[:, :2]).any(1)
         # As nms does: dirty rows come last and do not count, sanitising drops them by reason.
         return np.concatenate([np.flatnonzero(~dirty)[: thresholds.limit], np.flatnonzero(dirty)])
+
+
+def _split(found: Detections, ends: Sequence[int]) -> list[Detections]:
+    """The plain detections of a batch by frame."""
+    if len(ends) == 1:
+        return [found]
+    results, start = [], 0
+    for end in ends:
+        results.append(
+            found.with_columns(
+                xyxy=found.xyxy[start:end],
+                confidence=found.confidence[start:end],
+                class_id=found.class_id[start:end],
+                component_id=found.component_id[start:end],
+                data={},
+            )
+        )
+        start = end
+    return results
 
 
 def _to_frames(

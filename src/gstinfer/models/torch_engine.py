@@ -40,6 +40,7 @@ class _Slot:
         self.events: dict[bool, Any] = {}
         # Slices by size of the graph and number of pictures: making them again costs more than the copies' launch.
         self.copies: dict[tuple[int, int], list[tuple[Any, Any]]] = {}
+        self.arrays: dict[int, dict[str, NDArray[Any]]] = {}
 
 
 class Engine:
@@ -136,7 +137,8 @@ class Engine:
         with self._lock:
             slot = self._slots.pop()
         try:
-            with self._on_stream():
+            # Replaying a graph needs no inference mode.
+            with self.torch.cuda.stream(self.stream) if self._graphs else self._on_stream():
                 self._fill(images, transforms)
                 for target, source in self._run(slot, len(images)):
                     target.copy_(source, non_blocking=True)
@@ -216,7 +218,10 @@ class Results:
         except BaseException:
             self.__exit__()
             raise
-        return {name: np.asarray(value[: self._count]) for name, value in self._slot.outputs.items()}
+        count, arrays = self._count, self._slot.arrays
+        if count not in arrays:
+            arrays[count] = {name: np.asarray(value[:count]) for name, value in self._slot.outputs.items()}
+        return arrays[count]
 
     def __exit__(self, *_: object) -> None:
         self._engine.give_back(self._slot)

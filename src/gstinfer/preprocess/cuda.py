@@ -89,6 +89,7 @@ class TorchBackend:
 
     def __init__(self, index: int) -> None:
         self.torch, self.index = gpu_torch(), index
+        self._compiled: dict[Any, Any] = {}
         try:
             self.kernel = triton_kernel()
         except ImportError:
@@ -120,10 +121,21 @@ class TorchBackend:
             self.cupy.run(slot.device.data_ptr(), out.data_ptr(), spec, count, strides, stream)
             return
         grid = (-(-width // BLOCK[0]), -(-height // (BLOCK[1] * BLOCK[2])), count)
+        address, table = out.data_ptr(), slot.device.data_ptr()
+        # Whatever Triton compiles for: to let it find that out again takes several times as long as the launch.
+        key = spec.dtype, spec.size, strides, spec.channels, slot.paired, (address | table) % 16
+        compiled = self._compiled.get(key)
+        more = width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK
+        if compiled is not None and self.torch.cuda.current_device() == self.index:
+            try:
+                compiled[grid](table, address, *more, stream=self.torch.cuda.current_stream(self.index).cuda_stream)
+                return
+            except TypeError:
+                # A Triton whose compiled kernels are called in another way.
+                self._compiled = dict.fromkeys(self._compiled)
         with self.torch.cuda.device(self.index):
-            self.kernel[grid](
-                slot.device, out, width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK, num_warps=WARPS
-            )
+            compiled = self.kernel[grid](slot.device, out, *more, num_warps=WARPS)
+        self._compiled.setdefault(key, compiled)
 
     def record(self) -> Any:
         event = self.torch.cuda.Event()

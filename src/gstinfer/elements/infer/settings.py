@@ -72,7 +72,13 @@ class InferSettings(Settings):
     shadow_share = option(float, 0.1, "Share of the frames that shadow-model sees", minimum=0, maximum=1, mutable=True)
     model_watch = option(bool, False, "Load the model again when its file has new content")
     device = option(str, "auto", "Where the model runs: auto (where the frames are), cpu, cuda or cuda:N")
-    batch_size = option(int, 0, "Most frames in one batch; 0 for one of each stream", minimum=0, maximum=1024)
+    batch_size = option(
+        int,
+        0,
+        "Most frames in one batch; 0 for one of each stream, or half of its frames in flight",
+        minimum=0,
+        maximum=1024,
+    )
     batch_timeout = option(int, 10_000, "Microseconds an open batch waits after the model became free", minimum=0)
     scheduling = option(
         str,

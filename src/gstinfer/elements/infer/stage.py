@@ -21,9 +21,10 @@ from gstinfer.errors import ConfigError, ModelError
 from gstinfer.frames import DropFrame, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.labels import parse_labels
+from gstinfer.lane import Lane
 from gstinfer.model import LoadedModel, ModelSpec
 from gstinfer.results import Classifications, Detections, FrameResults, Result, SegmentationMap, Tensors, Text
-from gstinfer.runner import Lane, ModelRunner, RunnerConfig
+from gstinfer.runner import ModelRunner, RunnerConfig
 from gstinfer.sanitize import Complaints
 from gstinfer.shadow import Shadow, release_shadow, share_shadow
 from gstinfer.shared import release, share
@@ -135,7 +136,7 @@ class InferStage:
 
         after = BatchTracking(settings.tracker, settings.tracker_args) if settings.tracker else None
         self.runner = share(settings.model_instance_id, config, load, after)
-        self.lane = self.runner.attach()
+        self.lane = self.runner.attach(settings.frames_in_flight)
         self._swap = ModelSwap(self.runner, self._swapped)
         if settings.watchdog:
             self._watchdog = Watchdog(self.runner, settings.watchdog, self.notify)
