@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from common import CLIP, Gst, begin, counts, pipeline
 
+import gstinfer
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import ImageTransform
 from gstinfer.image import Image
@@ -124,10 +125,54 @@ def run(streams: int, frames: int, want: list[int], load: int) -> None:
     )
 
 
+def oracle(device: str, frames: int) -> list[Any]:
+    """Detections of a model whose boxes follow from the colours alone; on the CPU behind ``cudadownload``, in float32."""
+    way = "cudadownload !" if device == "cpu" else ""
+    made = Gst.parse_launch(
+        f"filesrc location={CLIP} ! h264parse ! nvh264dec ! {way} pyinfer name=infer model=torch:{HERE}/colours.py:one "
+        f"device={device} model-args=precision=float32 ! fakesink sync=false"
+    )
+    found: list[Any] = []
+
+    def seen(pad: Any, info: Any) -> Any:
+        if len(found) < frames:
+            found.append(gstinfer.read(info.get_buffer()).detections)
+        return Gst.PadProbeReturn.OK
+
+    made.get_by_name("infer").get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, seen)
+    made.set_state(Gst.State.PLAYING)
+    limit = time.monotonic() + 60
+    while len(found) < frames and time.monotonic() < limit:
+        message = made.get_bus().timed_pop_filtered(20 * Gst.MSECOND, Gst.MessageType.ERROR)
+        if message is not None:
+            print("error:", message.parse_error())
+            break
+    made.set_state(Gst.State.NULL)
+    return found
+
+
+def compare_oracle(frames: int) -> None:
+    there, here = oracle("cuda:0", frames), oracle("cpu", frames)
+    same, objects, off, apart = 0, 0, 0.0, 0.0
+    for a, b in zip(there, here):
+        a, b = (d[np.lexsort((d.class_id, *d.xyxy.T))] for d in (a, b))
+        objects += len(b)
+        if len(a) == len(b) and (a.class_id == b.class_id).all():
+            same += 1
+            off = max(off, float(np.abs(a.xyxy - b.xyxy).max(initial=0)))
+            apart = max(apart, float(np.abs(a.confidence - b.confidence).max(initial=0)))
+    print(
+        f"boxes from decoded colours, NVDEC and GPU against the CPU: {len(there)} and {len(here)} frames, {objects} objects; "
+        f"same objects in {same} frames, corners within {off:.3f} pixels, scores within {apart:.4f}",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--frames", type=int, default=600)
     parser.add_argument("--clip-frames", type=int, default=300)
+    parser.add_argument("--oracle-frames", type=int, default=100)
     options = parser.parse_args()
     begin()
     want, inputs = truth(options.clip_frames)
@@ -137,6 +182,7 @@ def main() -> None:
         error = np.abs(got - inputs[number])
         print(f"input of frame {number}: largest difference from the reference {error.max() * 255:.3f}/255")
     run(8, options.frames, want, 16)
+    compare_oracle(options.oracle_frames)
 
 
 if __name__ == "__main__":

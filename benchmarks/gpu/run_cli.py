@@ -36,33 +36,6 @@ CLIP = os.environ.get("BENCH_CLIP", "clip.h264")
 FRAMES = 600
 """Of the MP4 file that is made here."""
 
-MODELS = '''
-import torch
-
-class Colours(torch.nn.Module):
-    """Raw YOLO output: a candidate a cell of 32x32 pixels, whose class is its strongest colour."""
-    def __init__(self, names):
-        super().__init__()
-        self.gain = torch.nn.Parameter(torch.ones(1))
-        self.metadata = {"names": dict(enumerate(names)), "task": "detect", "imgsz": [320, 320]}
-        at = torch.arange(10.0) * 32 + 16
-        self.register_buffer("ys", at[:, None].expand(10, 10).clone())
-        self.register_buffer("xs", at[None].expand(10, 10).clone())
-
-    def forward(self, x):
-        cells = torch.nn.functional.avg_pool2d(x, 32)
-        none = 0 * cells[:, 0]
-        box = torch.stack([self.xs + none, self.ys + none, 32 + none, 32 + none], 1)
-        score = (cells * self.gain - 0.4).clamp(min=0)
-        return torch.cat([box.flatten(2).to(x.dtype), score.flatten(2)], 1)
-
-def one():
-    return Colours(["red", "green", "blue"])
-
-def two():
-    return Colours(["rouge", "vert", "bleu"])
-'''
-
 
 def make_clip(path: Path) -> None:
     """An MP4 file of 1080p, with B-frames."""
@@ -121,9 +94,9 @@ class Checks:
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.clip, self.look = options, folder / "clip.mp4", Look()
-        (folder / "colours.py").write_text(MODELS)
-        self.model = options.model or f"torch:{folder}/colours.py:one"
-        self.other = options.other or f"torch:{folder}/colours.py:two"
+        networks = Path(__file__).with_name("colours.py")
+        self.model = options.model or f"torch:{networks}:one"
+        self.other = options.other or f"torch:{networks}:two"
         # Graphs of few sizes: here models are loaded often.
         self.settings = [] if options.model else ["model-args=largest-batch=(int)4"]
         make_clip(self.clip)

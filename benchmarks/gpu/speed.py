@@ -141,9 +141,10 @@ def latency(net: str, frames: int, alone: float) -> None:
     os.environ["BENCH_NET"] = net
     nothing, _ = _spans("identity", frames)
     ms, steps = _spans(element(net, "one"), frames)
-    half, most = np.percentile(ms, (50, 99))
+    half, tail, most = np.percentile(ms, (50, 95, 99))
     print(
-        f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p99 {most:.2f} ms; model alone {alone:.2f} ms; "
+        f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p95 {tail:.2f}, p99 {most:.2f}; "
+        f"model alone {alone:.2f} ms; "
         f"added p50 {half - alone:.2f}, p99 {most - alone:.2f}; "
         f"around identity p50 {np.percentile(nothing, 50):.3f}, p99 {np.percentile(nothing, 99):.3f}\n{steps}"
     )

@@ -11,12 +11,14 @@ the interpreter, for the GPU, or, in ``finish``, for its result. Timing itself c
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import Any
 
+import numpy as np
 from common import Gst, begin, counts, pipeline
 from speed import element
 from threads import shown, thread_seconds
@@ -68,6 +70,7 @@ class Steps:
         self.on = False
         self.wall: Counter[str] = Counter()
         self.cpu: Counter[str] = Counter()
+        self.walls: defaultdict[str, list[float]] = defaultdict(list)
         for place, name in steps:
             module, path = place.split(":")
             __import__(f"gstinfer.{module}")
@@ -85,10 +88,34 @@ class Steps:
             try:
                 return function(*arguments, **more)
             finally:
-                self.wall[name] += time.perf_counter() - wall
-                self.cpu[name] += time.thread_time() - cpu
+                wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+                self.wall[name] += wall
+                self.cpu[name] += cpu
+                self.walls[name].append(wall * 1e6)
 
         return timed
+
+
+def tail(walls: list[float]) -> str:
+    return "" if not walls else "  p50 {:.0f}, p95 {:.0f}, p99 {:.0f} a call".format(*np.percentile(walls, (50, 95, 99)))
+
+
+def watch_collections() -> dict[int, list[Any]]:
+    """By generation: how many, milliseconds of all and of the longest; counted from now on."""
+    found: dict[int, list[Any]] = {}
+    began = 0.0
+
+    def watch(phase: str, info: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.perf_counter()
+            return
+        took = (time.perf_counter() - began) * 1e3
+        row = found.setdefault(info["generation"], [0, 0.0, 0.0])
+        row[:] = row[0] + 1, round(row[1] + took, 3), round(max(row[2], took), 3)
+
+    gc.callbacks.append(watch)
+    return found
 
 
 def main() -> None:
@@ -113,6 +140,7 @@ def main() -> None:
         message = bus.pop_filtered(Gst.MessageType.ERROR)
         if message is not None:
             raise SystemExit(message.parse_error())
+    collected = watch_collections()
     for steps.on in (False, True):
         before, first, began = thread_seconds(), sum(counts(made, options.streams)), time.monotonic()
         time.sleep(options.seconds)
@@ -120,8 +148,9 @@ def main() -> None:
         each = (time.monotonic() - began) / frames
         print(f"{options.net}, {options.streams} streams: {1 / each:.0f} fps, {each * 1e6:.0f} us a frame")
         print(f"threads, us of CPU a frame: {shown(thread_seconds() - before, frames, 8)}")
+    print(f"garbage collections, by generation: {collected}")
     for _, name in places:
-        print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}")
+        print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}{tail(steps.walls[name])}")
     sys.stdout.flush()
     made.set_state(Gst.State.NULL)
 

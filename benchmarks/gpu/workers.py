@@ -9,6 +9,7 @@ import resource
 import time
 from typing import Any
 
+import torch
 from common import Gst, Rate, begin, counts, fill, pipeline
 from threads import shown, thread_seconds
 
@@ -45,7 +46,7 @@ def measure_workers(workers: int, streams: int, elements: str, frames: int, limi
         time.sleep(0.02)
     phase.value = 1
     time.sleep(2 * SLICE)
-    began, first = time.monotonic(), list(shared)
+    began, first, free = time.monotonic(), list(shared), torch.cuda.mem_get_info()[0]
     last = first
     while not failed() and time.monotonic() - began < limit:
         time.sleep(0.05)
@@ -53,12 +54,14 @@ def measure_workers(workers: int, streams: int, elements: str, frames: int, limi
         if min(n - f for n, f in zip(last, first)) >= frames:
             break
     seconds, last = time.monotonic() - began, list(shared)
+    grown = (free - torch.cuda.mem_get_info()[0]) / 2**20
     phase.value = 2
     for process in processes:
         process.join(30)
         if process.is_alive():
             process.kill()
     done = sum(last) - sum(first)
+    print(f"GPU memory of all processes while measuring: {grown:+.0f} MiB", flush=True)
     error = errors.get() if not errors.empty() else ""
     return Rate(done / seconds, sum(times) / max(1, done), min(n - f for n, f in zip(last, first)), error)
 

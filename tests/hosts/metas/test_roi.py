@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from gst_buffers import Gst, GstVideo, blank, caps_for
@@ -66,6 +67,20 @@ def test_regions_are_changed_in_place_with_their_parameters(buffer):
     first, last = (GstVideo.buffer_get_video_region_of_interest_meta_id(buffer, number) for number in (1, 3))
     assert "confidence=(double)0.25, label_id=(int)3, tracker_id=(gint64)1099511627776" in parameters(first)
     assert "confidence=(double)1, label_id=(int)2147483647, tracker_id=(gint64)7" in parameters(last)
+
+
+def test_threads_that_write_as_many_regions_do_not_mix_them():
+    def write(seed):
+        rows = [[seed, seed + row, seed + 5, seed + row + 7] for row in range(9)]
+        kept = []
+        for _ in range(200):
+            made = blank(CAPS)
+            MetaCodec("roi").write(made, FrameResults(detections=Detections(rows, [seed / 8] * 9, [seed] * 9)), (320, 240))
+            kept.append(regions(made))
+        return kept == [[(str(seed), row + 1, seed, seed + row, 5, 7) for row in range(9)]] * 200
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(write, range(1, 5)))
 
 
 def test_changing_a_copy_leaves_the_original_as_it_was(buffer):
