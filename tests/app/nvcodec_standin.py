@@ -1,4 +1,7 @@
-"""Elements of nvcodec's names that do its caps and none of its work: what they call CUDA memory is system memory."""
+"""Elements of nvcodec's names that do its caps and none of its work: what they call CUDA memory is system memory.
+
+The two copies make a new buffer of each frame, and keep metas as nvcodec does.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,27 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, refloat, structure_of
+from gstinfer.elements.compat import GObject, Gst, GstBase, GstVideo, describe_class, refloat, structure_of
 
 CUDA = "video/x-raw(memory:CUDAMemory)"
 DECODER = ("Codec/Decoder/Video/Hardware", "of the tests", "gstinfer")
 READABLE = GObject.ParamFlags.READABLE
 
 
-class Copy(GstBase.BaseTransform):
-    """Gives frames another name; ``to_gpu`` says which."""
+class Rename(GstBase.BaseTransform):
+    """Gives frames another name, as it is; ``to_gpu`` says which."""
 
+    __gtype_name__ = "TestRename"
     __gproperties__: ClassVar[dict[str, Any]] = {
         "cuda-device-id": (int, "device", "GPU", -1, 99, -1, GObject.ParamFlags.READWRITE),
     }
-    to_gpu = True
+    to_gpu = in_place = True
 
     def __init__(self) -> None:
         super().__init__()
         refloat(self)
         self.number = -1
-        self.set_in_place(True)
+        self.set_in_place(self.in_place)
 
     def do_get_property(self, pspec: Any) -> int:
         return self.number
@@ -46,12 +50,29 @@ class Copy(GstBase.BaseTransform):
         return Gst.FlowReturn.OK
 
 
+class Copy(Rename):
+    """Copies a frame, and of its metas those that ``gst_cuda_base_transform_transform_meta`` says yes to."""
+
+    __gtype_name__ = "TestCudaCopy"
+    in_place = False
+
+    def do_transform_size(self, direction: Any, caps: Any, size: int, other_caps: Any) -> tuple[bool, int]:
+        return True, size
+
+    def do_transform(self, source: Any, target: Any) -> Any:
+        target.fill(0, source.extract_dup(0, source.get_size()))
+        video = GstVideo.buffer_get_video_meta(source)
+        if video is not None:
+            layout = video.format, video.width, video.height, video.n_planes, video.offset, video.stride
+            GstVideo.buffer_add_video_meta_full(target, video.flags, *layout)
+        return Gst.FlowReturn.OK
+
+    def do_transform_meta(self, target: Any, meta: Any, source: Any) -> bool:
+        return set(Gst.meta_api_type_get_tags(meta.info.api)) <= {"video"}
+
+
 class Upload(Copy):
     __gtype_name__ = "TestCudaUpload"
-
-
-class Rename(Copy):
-    __gtype_name__ = "TestRename"
 
 
 class Download(Copy):

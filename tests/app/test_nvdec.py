@@ -95,6 +95,11 @@ def look(monkeypatch):
     return Look(monkeypatch)
 
 
+def drawn(branch) -> int | None:
+    """How many objects pyoverlay drew, one of which is on every frame; None without pyoverlay."""
+    return branch.report()["elements"].get("pyoverlay", {}).get("objects")
+
+
 def labels(path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for message in map(json.loads, path.read_text().splitlines()):
@@ -164,6 +169,7 @@ def test_a_turned_video_comes_upright_through_system_memory(cases, models, gpus,
     assert {"nvh264dec", "cudadownload", "videoflip", "cudaupload"} <= set(found)
     assert "memory:CUDAMemory" in caps and "width=(int)128, height=(int)96" in caps
     assert branch.written == bool(output)
+    assert drawn(branch) == (plain.frames if output else None)
 
 
 def test_other_sources_are_copied_to_the_gpu_with_one_warning(cases, models, gpus, look):
@@ -191,7 +197,7 @@ def test_what_nvdec_refuses_is_decoded_on_the_cpu(bikes, models, gpus, tmp_path)
         session = Session(Job([str(bikes)], f"{models}:Where", "cuda:0", output=f"{tmp_path}/o.mp4"))
         assert session.run(), session.branches[0].error
     branch = session.branches[0]
-    assert branch.counts.frames == 250 and branch.written
+    assert branch.counts.frames == drawn(branch) == 250 and branch.written
     assert "NVDEC (nvh264dec) does not decode it" in branch.warnings[0] and "no decoder" in branch.warnings[1]
 
 
@@ -201,7 +207,8 @@ def test_pictures_are_drawn_and_written(bikes, models, gpus, tmp_path, more, loo
     with gpus():
         session = Session(Job([str(bikes)], f"{models}:Where", "cuda:0", max_frames=30, **more))
         assert session.run(), session.branches[0].error or session.error
-    assert session.branches[0].counts.frames == 30 and (tmp_path / "o.mp4").stat().st_size > 1000
+    assert session.branches[0].counts.frames == drawn(session.branches[0]) == 30
+    assert (tmp_path / "o.mp4").stat().st_size > 1000
     assert "cudadownload" in look.elements["bikes"] and "cudaupload" not in look.elements["bikes"]
 
 
@@ -261,7 +268,7 @@ def test_an_element_that_is_missing_on_the_way_is_named(cases, models, gpus, mon
     assert session.branches[0].error == "GStreamer has no element 'cudadownload'"
 
 
-@pytest.mark.parametrize(("settings", "room"), [((), 16), (("frames-in-flight=6",), 18)])
+@pytest.mark.parametrize(("settings", "room"), [((), 20), (("frames-in-flight=6",), 18)])
 def test_a_decoder_with_surfaces_of_its_own_gets_enough_for_all_frames_that_wait(bikes, models, gpus, settings, room):
     before = len(Nvdec1.surfaces)
     with gpus():

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, event_number, refloat, structure_of
 from gstinfer.elements.guard import guard, report
+from gstinfer.elements.witness import keep_witness
 from gstinfer.errors import ConfigError, GstInferError, HostError
 from gstinfer.hosts import caps_of, select
 from gstinfer.settings import Option, Settings
@@ -220,6 +221,8 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         # In place without passthrough the buffer is always writable; DeepStream forbids the copy that may cost.
         changes = self.writes_pixels or self.writes_results
         self.set_passthrough(self.host.passthrough or not changes)
+        if self.writes_results and not self.host.passthrough:
+            keep_witness(self.srcpad)
         return True
 
     # Data

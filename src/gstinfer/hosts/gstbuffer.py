@@ -2,7 +2,8 @@
 
 PyGObject maps buffers only with gst-python's compiled overrides and copies otherwise, so the C structs are read here:
 ``GstBuffer``, ``GstMapInfo`` and ``GstVideoMeta`` are public and have the same layout in all of GStreamer 1.x.
-A buffer's address is ``hash(buffer)``.
+A buffer's address is ``hash(buffer)``. An address is its own hash, so it stands for the buffer where no Python object of it
+may be made: one takes a reference, and the buffer is not writable then.
 
 Fast C functions are called through ``ctypes.PyDLL``, which keeps the GIL: giving it up for a microsecond costs a
 fight to get it back. Functions that may copy a frame or free it go through ``CDLL``.
@@ -160,7 +161,7 @@ address = hash
 
 
 def is_writable(buffer: Any) -> bool:
-    """Whether metas may be added and pixels changed: nobody else holds the buffer."""
+    """Whether metas may be added and pixels changed: nobody else holds the buffer, which is given itself or by its address."""
     return bool(_writable(hash(buffer)))
 
 
