@@ -19,10 +19,10 @@ from gstinfer.geometry import obb_corners
 from gstinfer.image import FORMATS, ColorInfo, Device, Image
 from gstinfer.overlay import Overlay, Style
 from gstinfer.overlay import draw as draw_module
-from gstinfer.overlay.cuda import SLOTS, CudaEngine, Slot
+from gstinfer.overlay.cuda import BLOCK, SLOTS, CudaEngine, Slot, TorchBackend
 from gstinfer.overlay.cuda_canvas import CudaCanvas
 from gstinfer.overlay.cuda_kernels import CUDA_SOURCE
-from gstinfer.overlay.cuda_table import BOX, HEAD, OPERATION, TILE, Drawing, emulate, head_of
+from gstinfer.overlay.cuda_table import BOX, HEAD, OPERATION, TILE, Drawing, emulate, head_of, operation
 from gstinfer.results import Classifications, Detections, FrameResults, Mask, SegmentationMap, Text
 
 PLAIN = sorted(name for name, layout in FORMATS.items() if layout.is_plain)
@@ -178,9 +178,9 @@ def test_the_table_says_where_pixels_lie() -> None:
     rng = np.random.default_rng(7)
     image = frame(rng, "NV12", 33, 21)
     drawing = Drawing()
-    drawing.add(BOX, 3, (1, 2, 30, 20), (5, 6, 7), border=2)
+    drawing.rows += operation(BOX, 3, (1, 2, 30, 20), (5, 6, 7), border=2)
     same = np.arange(5, dtype=np.uint8)
-    assert drawing.data(same) == drawing.data(same) == 0 and drawing.data(same.copy()) == 16
+    assert drawing.kept(same.tobytes()) == drawing.kept(same.tobytes()) == 0 and drawing.data(same) == 16
     table = np.full(drawing.bytes + 3, 9, np.uint8)
     drawing.pack(head_of(image), table)
     head = table[: HEAD.itemsize].view(HEAD)[0]
@@ -241,7 +241,7 @@ def test_planes_keep_the_event_and_slots_wait_for_theirs() -> None:
     engine = CudaEngine(clock)
     image = frame(np.random.default_rng(10), "NV12", 33, 21)
     drawing = Drawing()
-    drawing.add(BOX, 3, (1, 2, 30, 20), (5, 6, 7))
+    drawing.rows += operation(BOX, 3, (1, 2, 30, 20), (5, 6, 7))
     engine.draw(image, drawing)
     assert clock.log == ["run 34x21x2", "wait 34x21x2"]
     first = SimpleNamespace(__array_interface__=image.planes[0].__array_interface__, keep_until=kept.append)
@@ -260,10 +260,37 @@ def test_a_slot_grows_with_what_is_drawn() -> None:
     clock = Clock()
     engine = CudaEngine(clock)
     drawing = Drawing()
-    drawing.add(BOX, 1, (1, 2, 3, 4), (5, 0, 0))
+    drawing.rows += operation(BOX, 1, (1, 2, 3, 4), (5, 0, 0))
     drawing.data(np.zeros(3_000_000, np.uint8))
     engine.draw(frame(np.random.default_rng(11), "GRAY8", 32, 32), drawing)
     assert max(clock.sizes) == 1 << 22
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+def test_triton_finds_out_once_what_it_compiles_for(refuses: bool) -> None:
+    made, called = [], []
+
+    class Compiled:
+        def __getitem__(self, grid: Any) -> Any:
+            def launch(*arguments: Any, stream: int) -> None:
+                if refuses:
+                    raise TypeError("function takes exactly 9 arguments")
+                called.append((grid, stream, *arguments))
+
+            return launch
+
+    class Kernel:
+        def __getitem__(self, grid: Any) -> Any:
+            return lambda *arguments: made.append((grid, *arguments)) or Compiled()
+
+    backend = object.__new__(TorchBackend)
+    backend.kernel, backend.stream, backend._compiled = Kernel(), SimpleNamespace(cuda_stream=77), None
+    slot = SimpleNamespace(device=SimpleNamespace(data_ptr=lambda: 512))
+    for planes in (1, 2, 3):
+        backend._launch(slot, (4, 5, planes))
+    assert [entry[0][2] for entry in made] == ([1, 2, 3] if refuses else [1])
+    assert called == ([] if refuses else [((4, 5, planes), 77, 512, *BLOCK) for planes in (2, 3)])
+    assert made[0] == ((4, 5, 1), slot.device, *BLOCK)
 
 
 # The kernels
@@ -315,7 +342,7 @@ def test_the_cuda_source_does_what_the_oracle_does(name: str, cuda_c: Callable[.
         wanted = twin(image)
         table = noted(wanted, everything(rng, *size, rotated=size[0] == 161), Style())
         head = table[: HEAD.itemsize].view(HEAD)
-        head["plane"][0] = head_of(image)["plane"]
+        head["plane"] = np.frombuffer(head_of(image), HEAD)["plane"]
         cuda_c(table.ctypes.data, size[0] * 4, size[1], len(image.planes))
         # A tie may fall either way where a compiler fuses multiplication and addition.
         assert differences(image, wanted).max() <= 1

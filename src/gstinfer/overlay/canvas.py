@@ -9,18 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
 from gstinfer.image import Image, PixelFormat
-from gstinfer.overlay.color import RGB, plane_values
+from gstinfer.mask import Mask
+from gstinfer.overlay.color import RGB
+from gstinfer.overlay.palette import Tile, palette_of
 
-__all__ = ["FRACTION", "Canvas", "fixed_points", "made_tiles"]
+__all__ = ["FRACTION", "Canvas", "Dots", "fixed_points"]
 
 Pixels = NDArray[np.uint8]
+
+Dots = Sequence[tuple[int, RGB | None]]
+"""Discs at a point, one over the other: radius and colour, None for the object's."""
 
 FRACTION = 4
 """Bits of a pixel that lines are placed to."""
@@ -29,9 +34,32 @@ FAR = 1 << 14
 """Points further out than this many pixels are pulled in, so that fixed-point coordinates never overflow."""
 
 
-class _Plane(NamedTuple):
-    pixels: Pixels
-    shift: int
+class _Plane:
+    """Samples to draw on.
+
+    Attributes:
+        pixels: ``[h,w]`` or ``[h,w,C]``.
+        shift: 1 where the plane is half-size.
+        words: ``[h,w]``, the channels of a pixel as one number; None where there are three.
+    """
+
+    __slots__ = ("pixels", "shift", "words")
+
+    def __init__(self, pixels: Pixels, shift: int) -> None:
+        self.pixels, self.shift = pixels, shift
+        self.words: NDArray[Any] | None = pixels
+        if pixels.ndim == 3:
+            word = {2: "<u2", 4: "<u4"}.get(pixels.shape[2])
+            self.words = pixels.view(word)[..., 0] if word else None
+
+    def fill(self, x1: int, y1: int, x2: int, y2: int, value: tuple[int, ...], word: int) -> None:
+        """Fills columns x1..x2-1 of rows y1..y2-1 of the plane."""
+        if self.words is not None:
+            self.words[y1:y2, x1:x2] = word
+        elif x2 > x1 and y2 > y1:
+            import cv2
+
+            cv2.rectangle(self.pixels, (x1, y1), (x2 - 1, y2 - 1), value, cv2.FILLED)
 
 
 class _Copy:
@@ -103,13 +131,11 @@ class Canvas:
         if image.device.is_cuda:
             raise ConfigError(f"a picture in {image.device} memory cannot be drawn on here", hint="see cuda_canvas")
         self.width, self.height = image.size
-        self.format, self.color = image.format, image.color
-        layout = image.layout
-        halved = layout.is_yuv and layout.subsampling == (2, 2)
-        self.step = 2 if halved else 1
-        self._colors: dict[RGB, tuple[tuple[int, ...], ...]] = {}
+        self.palette = palette_of(image.format, image.color)
         self._back: list[_Copy] = []
-        self._planes = [_Plane(self._drawable(p, layout), int(halved and i > 0)) for i, p in enumerate(image.planes)]
+        self._planes = [
+            _Plane(self._drawable(plane, image.layout), shift) for plane, shift in zip(image.planes, self.palette.shifts)
+        ]
 
     def __enter__(self) -> Canvas:
         return self
@@ -124,92 +150,111 @@ class Canvas:
         """The plane, or a copy where it is none that OpenCV writes through."""
         channels = plane.shape[2] if plane.ndim == 3 else 1
         inner = plane.strides[1:] == ((channels, 1) if plane.ndim == 3 else (1,))
-        whole = plane.shape[:2] == (self.height, self.width) or self.step == 2
+        whole = plane.shape[:2] == (self.height, self.width) or self.palette.step == 2
         if layout.depth == 8 and inner and plane.strides[0] >= plane.shape[1] * channels and whole:
             return plane
         copy = _Copy(plane, layout, (self.width, self.height) if not whole else None)
         self._back.append(copy)
         return copy.pixels
 
-    def _values(self, rgb: RGB) -> tuple[tuple[int, ...], ...]:
-        values = self._colors.get(rgb)
-        if values is None:
-            values = self._colors[rgb] = plane_values(self.format, self.color, rgb)
-        return values
-
-    def _with(self, rgb: RGB) -> Iterator[tuple[_Plane, tuple[int, ...]]]:
-        return zip(self._planes, self._values(rgb))
+    def _with(self, rgb: RGB) -> Iterator[tuple[_Plane, tuple[int, ...], int]]:
+        return zip(self._planes, self.palette.values(rgb), self.palette.words(rgb))
 
     def fill(self, x1: int, y1: int, x2: int, y2: int, rgb: RGB) -> None:
         """Fills columns x1..x2-1 of rows y1..y2-1."""
         x1, y1, x2, y2 = max(0, x1), max(0, y1), min(self.width, x2), min(self.height, y2)
         if x2 > x1 and y2 > y1:
-            for (pixels, s), value in self._with(rgb):
-                _fill(pixels, x1 >> s, y1 >> s, x2 + s >> s, y2 + s >> s, value)
+            for plane, value, word in self._with(rgb):
+                s = plane.shift
+                plane.fill(x1 >> s, y1 >> s, x2 + s >> s, y2 + s >> s, value, word)
 
     def box(self, x1: int, y1: int, x2: int, y2: int, width: int, rgb: RGB) -> None:
         """The border of columns x1..x2-1 and rows y1..y2-1, drawn inwards; the box lies inside the picture."""
         if 2 * width >= min(x2 - x1, y2 - y1):
             self.fill(x1, y1, x2, y2, rgb)
             return
-        for (pixels, s), value in self._with(rgb):
+        for plane, value, word in self._with(rgb):
+            s = plane.shift
             left, top, right, bottom = x1 >> s, y1 >> s, x2 + s >> s, y2 + s >> s
             inner_left, inner_top = x1 + width + s >> s, y1 + width + s >> s
             inner_right, inner_bottom = x2 - width >> s, y2 - width >> s
-            _fill(pixels, left, top, right, inner_top, value)
-            _fill(pixels, left, inner_bottom, right, bottom, value)
-            _fill(pixels, left, inner_top, inner_left, inner_bottom, value)
-            _fill(pixels, inner_right, inner_top, right, inner_bottom, value)
+            plane.fill(left, top, right, inner_top, value, word)
+            plane.fill(left, inner_bottom, right, bottom, value, word)
+            plane.fill(left, inner_top, inner_left, inner_bottom, value, word)
+            plane.fill(inner_right, inner_top, right, inner_bottom, value, word)
 
-    def lines(self, points: NDArray[np.float32], width: int, rgb: RGB, *, closed: bool = False) -> None:
-        """Strokes between points.
+    def polygons(self, points: NDArray[np.float32], width: int, colors: Sequence[RGB]) -> None:
+        """The edges of N polygons.
 
         Args:
-            points: ``[K,2]`` (x, y), one after another; or ``[L,2,2]``, L strokes of their own.
-            width: Pixels.
-            rgb: Colour.
-            closed: Whether the last point joins the first.
+            points: ``[N,K,2]`` (x, y).
+            width: Pixels of a stroke.
+            colors: N of them.
+        """
+        for number, plane in enumerate(self._planes):
+            for points_of, rgb in zip(fixed_points(points, plane.shift), colors):
+                _strokes(plane, [points_of], width, self.palette.values(rgb)[number], closed=True)
+
+    def keypoints(
+        self,
+        points: NDArray[np.float32],
+        seen: NDArray[np.bool_],
+        bones: NDArray[np.int64],
+        width: int,
+        dots: Dots,
+        colors: Sequence[RGB],
+    ) -> None:
+        """Points of N objects with strokes between them, one object after another.
+
+        Args:
+            points: ``[N,K,2]`` (x, y).
+            seen: ``[N,K]``, those that are drawn.
+            bones: ``[B,2]``, indices of points between which strokes are drawn if both are seen.
+            width: Pixels of a stroke.
+            dots: Drawn at each point, over the strokes.
+            colors: N of them.
         """
         import cv2
 
-        if not len(points):
-            return
-        for (pixels, s), value in self._with(rgb):
-            fixed = fixed_points(points, s)
-            strokes = list(fixed) if fixed.ndim == 3 else [fixed]
-            # Chroma a little wider than luma: a stroke without colour at its edge looks torn.
-            cv2.polylines(pixels, strokes, closed, value, width + 2 * s >> s, cv2.LINE_AA, FRACTION)
+        drawn = seen[:, bones[:, 0]] & seen[:, bones[:, 1]]
+        for number, plane in enumerate(self._planes):
+            fixed = fixed_points(points, plane.shift)
+            for places, shown, strokes, rgb in zip(fixed, seen, drawn, colors):
+                if strokes.any():
+                    _strokes(plane, list(places[bones[strokes]]), width, self.palette.values(rgb)[number])
+                centers = places[shown].tolist()
+                for radius, other in dots:
+                    size, value = (radius << FRACTION) >> plane.shift, self.palette.values(other or rgb)[number]
+                    for center in centers:
+                        cv2.circle(plane.pixels, center, size, value, cv2.FILLED, cv2.LINE_AA, FRACTION)
 
-    def dots(self, points: NDArray[np.float32], radius: int, rgb: RGB) -> None:
-        """Discs at points ``[K,2]`` (x, y)."""
-        import cv2
+    def masks(self, masks: Sequence[Mask], colors: Sequence[RGB], alpha: float) -> None:
+        """Mixes the colour of each object into the pixels of its mask."""
+        for mask, rgb in zip(masks, colors):
+            self._tint(mask.x, mask.y, mask.bitmap, rgb, alpha)
 
-        for (pixels, s), value in self._with(rgb):
-            size = (radius << FRACTION) >> s
-            for x, y in fixed_points(points, s).tolist():
-                cv2.circle(pixels, (x, y), size, value, cv2.FILLED, cv2.LINE_AA, FRACTION)
-
-    def tint(self, x: int, y: int, bitmap: NDArray[np.bool_], rgb: RGB, alpha: float) -> None:
-        """Mixes a colour into the pixels that a bitmap sets; its top left lies at (x, y)."""
+    def _tint(self, x: int, y: int, bitmap: NDArray[np.bool_], rgb: RGB, alpha: float) -> None:
         import cv2
 
         left, top = max(0, -x), max(0, -y)
         bitmap = bitmap[top : max(top, self.height - y), left : max(left, self.width - x)]
         x, y = x + left, y + top
-        for (pixels, s), value in self._with(rgb):
+        for plane, value in zip(self._planes, self.palette.values(rgb)):
+            s = plane.shift
             column, row = x + s >> s, y + s >> s
             mask = np.ascontiguousarray(bitmap[(row << s) - y :: 1 << s, (column << s) - x :: 1 << s], np.uint8)
             if not mask.size:
                 continue
-            region = pixels[row : row + mask.shape[0], column : column + mask.shape[1]]
+            region = plane.pixels[row : row + mask.shape[0], column : column + mask.shape[1]]
             cv2.copyTo(cv2.LUT(region, _mix(value, alpha)), mask, region)
 
     def tint_map(self, numbers: NDArray[np.uint8], colors: list[RGB], alpha: float) -> None:
         """Mixes ``colors[n - 1]`` into the pixels where a map says n; it spans the picture at any size, 0 is left."""
         import cv2
 
-        tables = [self._values(rgb) for rgb in [(0, 0, 0), *colors]]
-        for k, (pixels, _) in enumerate(self._planes):
+        tables = [self.palette.values(rgb) for rgb in [(0, 0, 0), *colors]]
+        for k, plane in enumerate(self._planes):
+            pixels = plane.pixels
             sized = cv2.resize(numbers, pixels.shape[1::-1], interpolation=cv2.INTER_NEAREST)
             table = np.zeros((256, len(tables[0][k])), np.uint8)
             table[: len(tables)] = [entry[k] for entry in tables]
@@ -217,57 +262,33 @@ class Canvas:
             mixed = cv2.addWeighted(pixels, 1 - alpha, color.reshape(pixels.shape), alpha, 0)
             cv2.copyTo(mixed.reshape(pixels.shape), sized, pixels)
 
-    def tiles(self, coverage: Pixels, ink: RGB, paper: RGB) -> list[Pixels]:
-        """A rectangle of paper with ink where ``coverage`` ``[h,w]`` says so, made for each plane; see ``paste``.
-
-        Sides are multiples of ``step``."""
-        values = zip(self._values(paper), self._values(ink))
-        planes = [(s, pixels.ndim == 2, pair) for (pixels, s), pair in zip(self._planes, values)]
-        return made_tiles(coverage, self.step, planes)
-
-    def paste(self, x: int, y: int, tiles: list[Pixels]) -> None:
-        """Puts tiles down with their top left at (x, y), on even pixels where chroma is half-size."""
-        x, y = max(0, x) // self.step * self.step, max(0, y) // self.step * self.step
-        for (pixels, s), tile in zip(self._planes, tiles):
-            region = pixels[y >> s : (y >> s) + tile.shape[0], x >> s : (x >> s) + tile.shape[1]]
-            region[...] = tile if region.shape == tile.shape else tile[: region.shape[0], : region.shape[1]]
+    def paste(self, x: int, y: int, tiles: Sequence[Tile]) -> None:
+        """Puts tiles side by side, the top left of the first at (x, y) in the picture; even where chroma is half-size."""
+        for tile in tiles:
+            fits = x + tile.width <= self.width and y + tile.height <= self.height
+            for plane, piece in zip(self._planes, tile.planes):
+                left, top = x >> plane.shift, y >> plane.shift
+                if not fits:
+                    piece = piece[: plane.pixels.shape[0] - top, : max(0, plane.pixels.shape[1] - left)]
+                plane.pixels[top : top + piece.shape[0], left : left + piece.shape[1]] = piece
+            x += tile.width
 
 
-def _fill(pixels: Pixels, x1: int, y1: int, x2: int, y2: int, value: tuple[int, ...]) -> None:
+def _strokes(
+    plane: _Plane, points: list[NDArray[np.int32]], width: int, value: tuple[int, ...], *, closed: bool = False
+) -> None:
     import cv2
 
-    if pixels.ndim == 2:
-        pixels[y1:y2, x1:x2] = value[0]
-    elif x2 > x1 and y2 > y1:
-        cv2.rectangle(pixels, (x1, y1), (x2 - 1, y2 - 1), value, cv2.FILLED)
+    # Chroma a little wider than luma: a stroke without colour at its edge looks torn.
+    thick = width + 2 * plane.shift >> plane.shift
+    cv2.polylines(plane.pixels, points, closed, value, thick, cv2.LINE_AA, FRACTION)
 
 
 def fixed_points(points: NDArray[np.float32], shift: int) -> NDArray[np.int32]:
     """Points in a plane's own fixed-point coordinates; the centre of a chroma pixel lies between four luma pixels."""
-    placed = np.clip(np.nan_to_num(points), -FAR, FAR).astype(np.float64)
+    placed = np.where(np.isnan(points), 0, points).clip(-FAR, FAR).astype(np.float64)
     placed = (placed - 0.5) / 2 if shift else placed
     return np.rint(placed * (1 << FRACTION)).astype(np.int32)
-
-
-def made_tiles(
-    coverage: Pixels, step: int, planes: Sequence[tuple[int, bool, tuple[tuple[int, ...], tuple[int, ...]]]]
-) -> list[Pixels]:
-    """A rectangle of paper with ink, for each plane.
-
-    Args:
-        coverage: ``[h,w]``, sides multiples of ``step``.
-        step: Pixels across that share a chroma sample.
-        planes: Of each: 1 where it is half-size, whether it has one channel and no axis for it, and (paper, ink).
-    """
-    import cv2
-
-    half = (coverage.shape[1] // 2, coverage.shape[0] // 2)
-    small = cv2.resize(coverage, half, interpolation=cv2.INTER_AREA) if step > 1 else coverage
-    made = []
-    for s, flat, (paper, ink) in planes:
-        tile = _ramp(paper, ink)[small if s else coverage]
-        made.append(tile[..., 0] if flat else tile)
-    return made
 
 
 @lru_cache(maxsize=1024)
@@ -275,11 +296,3 @@ def _mix(value: tuple[int, ...], alpha: float) -> Pixels:
     """Look-up table ``[1,256,C]`` of pixels with a colour mixed in."""
     before = np.arange(256)[:, None]
     return np.rint(before + (np.array(value) - before) * alpha).astype(np.uint8)[None]
-
-
-@lru_cache(maxsize=1024)
-def _ramp(paper: tuple[int, ...], ink: tuple[int, ...]) -> Pixels:
-    """Look-up table ``[256,C]`` from paper to ink by coverage."""
-    share = np.arange(256)[:, None] / 255
-    table: Pixels = np.rint(np.array(paper) + (np.array(ink) - np.array(paper)) * share).astype(np.uint8)
-    return table

@@ -56,7 +56,6 @@ def to_yuv(rgb: RGB, color: ColorInfo) -> RGB:
     return y, u8, v8
 
 
-@lru_cache(maxsize=4096)
 def plane_values(format: str, color: ColorInfo, rgb: RGB) -> tuple[tuple[int, ...], ...]:
     """What to write into each plane of a format for a colour; alpha and unused channels become 255."""
     layout = FORMATS[format]

@@ -8,6 +8,7 @@ events, CuPy where torch is missing.
 
 from __future__ import annotations
 
+import math
 import threading
 from functools import lru_cache
 from typing import Any, Protocol
@@ -62,6 +63,7 @@ class TorchBackend:
     def __init__(self, index: int) -> None:
         self.torch, self.index = gpu_torch(), index
         self.stream = self.torch.cuda.Stream(index, priority=-1)
+        self._compiled: Any = None
         try:
             self.kernel = triton_kernel()
         except ImportError:
@@ -82,11 +84,24 @@ class TorchBackend:
             if self.kernel is None:
                 self.cupy.launch(slot.device.data_ptr(), samples, height, planes, self.stream.cuda_stream)
             else:
-                grid = -(-samples // BLOCK[0]), -(-height // BLOCK[1]), planes
-                self.kernel[grid](slot.device, *BLOCK)
+                self._launch(slot, (-(-samples // BLOCK[0]), -(-height // BLOCK[1]), planes))
             event = self.torch.cuda.Event()
             event.record(self.stream)
         return event
+
+    def _launch(self, slot: Slot, grid: tuple[int, int, int]) -> None:
+        # Tables are aligned alike, so one compiled kernel serves all: to let Triton find that out again takes several times
+        # as long as the launch.
+        if self._compiled:
+            try:
+                self._compiled[grid](slot.device.data_ptr(), *BLOCK, stream=self.stream.cuda_stream)
+                return
+            except TypeError:
+                # A Triton whose compiled kernels are called in another way.
+                self._compiled = False
+        compiled = self.kernel[grid](slot.device, *BLOCK)
+        if self._compiled is None:
+            self._compiled = compiled
 
 
 class CupyBackend:
@@ -144,7 +159,7 @@ class CudaEngine:
             ConfigError: A format that is not drawn on by the kernel.
         """
         head, size = head_of(image), drawing.bytes
-        samples = int((head["width"] * head["channels"]).max())
+        samples = max(math.prod(shape[1:]) for shape in image.layout.plane_shapes(image.width, image.height))
         with self._lock:
             slot = self._free(size)
             drawing.pack(head, slot.table)

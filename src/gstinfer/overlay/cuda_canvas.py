@@ -8,21 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.image import Image
-from gstinfer.overlay.canvas import FRACTION, fixed_points, made_tiles
-from gstinfer.overlay.color import RGB, plane_values
-from gstinfer.overlay.cuda_table import ALIGN, BOX, COVER, MAP, TILE, TINT, Drawing
+from gstinfer.mask import Mask
+from gstinfer.overlay.canvas import FRACTION, Dots, fixed_points
+from gstinfer.overlay.color import RGB
+from gstinfer.overlay.cuda_table import BOX, COVER, MAP, OPERATION, TILE, TINT, WHOLE, Drawing, operation
+from gstinfer.overlay.palette import Tile, palette_of
 
-__all__ = ["CudaCanvas", "Engine", "PackedTiles"]
+__all__ = ["CudaCanvas", "Engine"]
 
 Pixels = NDArray[np.uint8]
-Values = tuple[int, int, int]
+Fixed = NDArray[np.int32]
+
+NOWHERE = 1 << 30
+"""Beyond every point."""
 
 
 class Engine(Protocol):
@@ -30,30 +36,6 @@ class Engine(Protocol):
 
     def draw(self, image: Image, drawing: Drawing) -> None:
         """Ordered after all that wrote the picture; whoever holds its planes learns when it is done (``keep_until``)."""
-
-
-class PackedTiles(list[Pixels]):
-    """A tile per plane, all views of one array.
-
-    Attributes:
-        flat: The bytes of all of them.
-        starts: Where each begins.
-        width: Pixels.
-        height: Pixels.
-    """
-
-    def __init__(self, tiles: Sequence[Pixels]) -> None:
-        starts, size = [], 0
-        for tile in tiles:
-            starts.append(size)
-            size += -(-tile.size // ALIGN) * ALIGN
-        self.flat = np.zeros(size, np.uint8)
-        self.starts = (*starts, 0, 0)[:3]
-        self.height, self.width = tiles[0].shape[:2]
-        views = [self.flat[start : start + tile.size].reshape(tile.shape) for start, tile in zip(starts, tiles)]
-        for view, tile in zip(views, tiles):
-            view[...] = tile
-        super().__init__(views)
 
 
 class CudaCanvas:
@@ -69,13 +51,9 @@ class CudaCanvas:
     def __init__(self, image: Image, engine: Engine) -> None:
         self._image, self._engine, self._drawing = image, engine, Drawing()
         self.width, self.height = image.size
-        self.format, self.color = image.format, image.color
-        layout = image.layout
-        self._shapes = layout.plane_shapes(self.width, self.height)
-        self._shifts = [int(layout.is_yuv and number > 0) for number in range(len(self._shapes))]
-        self._channels = [shape[2] if len(shape) == 3 else 0 for shape in self._shapes]
+        self.palette = palette_of(image.format, image.color)
+        self._shapes = image.layout.plane_shapes(self.width, self.height)
         self._all = (1 << len(self._shapes)) - 1
-        self.step = 2 if layout.is_yuv else 1
 
     def __enter__(self) -> CudaCanvas:
         return self
@@ -86,112 +64,123 @@ class CudaCanvas:
         if kind is None and len(self._drawing):
             self._engine.draw(self._image, self._drawing)
 
-    def _value(self, rgb: RGB) -> Values:
-        return _packed(self.format, self.color, rgb)
-
     def fill(self, x1: int, y1: int, x2: int, y2: int, rgb: RGB) -> None:
         x1, y1, x2, y2 = max(0, x1), max(0, y1), min(self.width, x2), min(self.height, y2)
         if x2 > x1 and y2 > y1:
-            self._drawing.add(BOX, self._all, (x1, y1, x2, y2), self._value(rgb))
+            self._drawing.rows += operation(BOX, self._all, (x1, y1, x2, y2), self.palette.words(rgb))
 
     def box(self, x1: int, y1: int, x2: int, y2: int, width: int, rgb: RGB) -> None:
-        if 2 * width >= min(x2 - x1, y2 - y1):
-            self.fill(x1, y1, x2, y2, rgb)
-        else:
-            self._drawing.add(BOX, self._all, (x1, y1, x2, y2), self._value(rgb), border=width)
+        border = 0 if 2 * width >= min(x2 - x1, y2 - y1) else width
+        self._drawing.rows += operation(BOX, self._all, (x1, y1, x2, y2), self.palette.words(rgb), border=border)
 
-    def lines(self, points: NDArray[np.float32], width: int, rgb: RGB, *, closed: bool = False) -> None:
+    def polygons(self, points: NDArray[np.float32], width: int, colors: Sequence[RGB]) -> None:
+        drawn = np.ones((len(points), 1), bool)
+        for plane, shift in enumerate(self.palette.shifts):
+            strokes = fixed_points(points, shift)[:, None]
+            self._drawing.rows += b"".join(self._strokes(plane, strokes, drawn, width, colors, closed=True))
+
+    def keypoints(
+        self,
+        points: NDArray[np.float32],
+        seen: NDArray[np.bool_],
+        bones: NDArray[np.int64],
+        width: int,
+        dots: Dots,
+        colors: Sequence[RGB],
+    ) -> None:
+        drawn = seen[:, bones[:, 0]] & seen[:, bones[:, 1]]
+        for plane, shift in enumerate(self.palette.shifts):
+            fixed = fixed_points(points, shift)
+            strokes = self._strokes(plane, fixed[:, bones], drawn, width, colors)
+            over = self._dots(plane, fixed, seen, dots, colors)
+            self._drawing.rows += b"".join(chain.from_iterable(zip(strokes, over)))
+
+    def _strokes(
+        self,
+        plane: int,
+        strokes: Fixed,
+        drawn: NDArray[np.bool_],
+        width: int,
+        colors: Sequence[RGB],
+        *,
+        closed: bool = False,
+    ) -> list[bytes]:
+        """Coverage of the strokes ``[N,L,K,2]`` of N objects, those of ``drawn`` ``[N,L]``; an operation each or none."""
         import cv2
 
-        if not len(points):
-            return
-        for plane, s in enumerate(self._shifts):
-            fixed, thick = fixed_points(points, s), width + 2 * s >> s
-            # Half of the stroke, one pixel of smoothing, and one for rounding.
-            low = (fixed.reshape(-1, 2).min(0) >> FRACTION) - thick - 2
-            high = (fixed.reshape(-1, 2).max(0) >> FRACTION) + thick + 3
-            left, top = np.maximum(low, 0).tolist()
-            right, bottom = np.minimum(high, self._shapes[plane][1::-1]).tolist()
+        shape, s = self._shapes[plane], self.palette.shifts[plane]
+        thick, shown = width + 2 * s >> s, drawn[..., None, None]
+        # Half of the stroke, one pixel of smoothing, and one for rounding.
+        low = (strokes.min((1, 2), where=shown, initial=NOWHERE) >> FRACTION) - thick - 2
+        high = (strokes.max((1, 2), where=shown, initial=-NOWHERE) >> FRACTION) + thick + 3
+        low, high = np.maximum(low, 0), np.minimum(high, shape[1::-1])
+        strokes = strokes - (low << FRACTION)[:, None, None]
+        full, found = (255,) * (shape[2] if len(shape) == 3 else 1), []
+        one_by_one, ends = list(strokes[drawn]), drawn.sum(1).cumsum().tolist()
+        for (left, top), (right, bottom), start, end, rgb in zip(low.tolist(), high.tolist(), [0, *ends], ends, colors):
             if right <= left or bottom <= top:
+                found.append(b"")
                 continue
-            coverage, full = self._coverage(plane, right - left, bottom - top)
-            fixed -= np.array([left, top], np.int32) << FRACTION
-            strokes = list(fixed) if fixed.ndim == 3 else [fixed]
-            cv2.polylines(coverage, strokes, closed, full, thick, cv2.LINE_AA, FRACTION)
-            self._cover(plane, left, top, coverage, rgb)
+            # As many channels as the plane has: OpenCV has ways of their own for them.
+            coverage: Pixels = np.zeros((bottom - top, right - left, *shape[2:]), np.uint8)
+            cv2.polylines(coverage, one_by_one[start:end], closed, full, thick, cv2.LINE_AA, FRACTION)
+            at = self._drawing.data(cv2.extractChannel(coverage, 0) if len(shape) == 3 else coverage)
+            box = left << s, top << s, right << s, bottom << s
+            found.append(operation(COVER, 1 << plane, box, self.palette.words(rgb), (at, at, at)))
+        return found
 
-    def dots(self, points: NDArray[np.float32], radius: int, rgb: RGB) -> None:
-        whole, value, drawing = (1 << FRACTION) - 1, self._value(rgb), self._drawing
-        for plane, s in enumerate(self._shifts):
-            height, width = self._shapes[plane][:2]
-            size, channels, bit = (radius << FRACTION) >> s, self._channels[plane], 1 << plane
+    def _dots(
+        self, plane: int, centers: Fixed, seen: NDArray[np.bool_], dots: Dots, colors: Sequence[RGB]
+    ) -> list[bytes]:
+        """Discs at the points ``[N,K,2]`` of N objects, those of ``seen`` ``[N,K]``; the operations of each."""
+        shape, s = self._shapes[plane], self.palette.shifts[plane]
+        rows = np.zeros((len(centers), len(dots), centers.shape[1]), OPERATION)
+        rows["kind"], rows["planes"], rows["share"] = COVER, 1 << plane, WHOLE
+        kept = np.empty(rows.shape, bool)
+        whole, part = centers >> FRACTION, centers & (1 << FRACTION) - 1
+        (x, y), number = np.moveaxis(whole, -1, 0), (part[..., 1] << FRACTION) + part[..., 0]
+        for n, (radius, other) in enumerate(dots):
+            size = (radius << FRACTION) >> s
             half = _half(size)
-            for x, y in fixed_points(points, s).tolist():
-                left, top = (x >> FRACTION) - half, (y >> FRACTION) - half
-                right, bottom = left + 2 * half + 1, top + 2 * half + 1
-                if right > 0 and left < width and bottom > 0 and top < height:
-                    at = drawing.data(_stamp(size, x & whole, y & whole, channels))
-                    drawing.add(COVER, bit, (left << s, top << s, right << s, bottom << s), value, (at, at, at))
+            kept[:, n] = seen & (x >= -half) & (y >= -half) & (x < shape[1] + half) & (y < shape[0] + half)
+            stamps = _stamps(size, shape[2] if len(shape) == 3 else 0)
+            used = np.zeros(len(stamps), bool)
+            used[number[kept[:, n]]] = True
+            at = self._drawing.data(stamps[used]) + (used.cumsum() - 1)[number] * stamps.shape[1]
+            rows["box"][:, n, :, :2], rows["box"][:, n, :, 2:] = whole - half << s, whole + half + 1 << s
+            rows["at"][:, n] = at[..., None]
+            values = np.array([self.palette.words(other or rgb) for rgb in colors], np.uint32)
+            rows["value"][:, n] = values.view(np.int32)[:, None]
+        bytes_of = rows.reshape(-1).compress(kept.reshape(-1)).tobytes()
+        ends = (kept.sum((1, 2)).cumsum() * OPERATION.itemsize).tolist()
+        return [bytes_of[start:end] for start, end in zip([0, *ends], ends)]
 
-    def _coverage(self, plane: int, width: int, height: int) -> tuple[Pixels, tuple[int, ...]]:
-        """Empty coverage with as many channels as the plane, for which OpenCV has ways of their own, and its full value."""
-        channels = self._channels[plane]
-        return np.zeros((height, width, channels) if channels else (height, width), np.uint8), (255,) * max(1, channels)
-
-    def _cover(self, plane: int, left: int, top: int, coverage: Pixels, rgb: RGB) -> None:
-        if coverage.ndim == 3:
-            coverage = np.ascontiguousarray(coverage[..., 0])
-        s, (height, width) = self._shifts[plane], coverage.shape
-        box = left << s, top << s, left + width << s, top + height << s
-        at = self._drawing.data(coverage)
-        self._drawing.add(COVER, 1 << plane, box, self._value(rgb), (at, at, at))
-
-    def tint(self, x: int, y: int, bitmap: NDArray[np.bool_], rgb: RGB, alpha: float) -> None:
-        left, top = max(0, -x), max(0, -y)
-        bitmap = bitmap[top : max(top, self.height - y), left : max(left, self.width - x)]
-        x, y = x + left, y + top
-        if not bitmap.size:
-            return
-        height, width = bitmap.shape
-        at = self._drawing.data(np.ascontiguousarray(bitmap).view(np.uint8))
-        self._drawing.add(
-            TINT,
-            self._all,
-            (x, y, x + width, y + height),
-            self._value(rgb),
-            (at, at, at),
-            grid=(width, height),
-            share=round(alpha * 65536),
-        )
+    def masks(self, masks: Sequence[Mask], colors: Sequence[RGB], alpha: float) -> None:
+        share = round(alpha * WHOLE)
+        for mask, rgb in zip(masks, colors):
+            left, top = max(0, -mask.x), max(0, -mask.y)
+            bitmap = mask.bitmap[top : max(top, self.height - mask.y), left : max(left, self.width - mask.x)]
+            if bitmap.size:
+                x, y, (height, width), value = mask.x + left, mask.y + top, bitmap.shape, self.palette.words(rgb)
+                at = self._drawing.data(np.ascontiguousarray(bitmap).view(np.uint8))
+                box, grid = (x, y, x + width, y + height), (width, height)
+                self._drawing.rows += operation(TINT, self._all, box, value, (at, at, at), grid=grid, share=share)
 
     def tint_map(self, numbers: NDArray[np.uint8], colors: list[RGB], alpha: float) -> None:
-        palette = np.zeros((3, 256), np.int32)
-        for number, rgb in enumerate(colors, 1):
-            palette[:, number] = self._value(rgb)
+        palette = np.zeros((3, 256), np.uint32)
+        palette[:, 1 : len(colors) + 1] = np.array([self.palette.words(rgb) for rgb in colors], np.uint32).T
         at = self._drawing.data(np.ascontiguousarray(numbers)), self._drawing.data(palette.view(np.uint8)), 0
         box = 0, 0, self.width, self.height
         rows, columns = numbers.shape
-        share = round(alpha * 65536)
-        self._drawing.add(MAP, self._all, box, (0, 0, 0), at, grid=(columns, rows), share=share)
+        self._drawing.rows += operation(MAP, self._all, box, (0, 0, 0), at, grid=(columns, rows), share=round(alpha * WHOLE))
 
-    def tiles(self, coverage: Pixels, ink: RGB, paper: RGB) -> PackedTiles:
-        values = zip(plane_values(self.format, self.color, paper), plane_values(self.format, self.color, ink))
-        flat = [not channels for channels in self._channels]
-        return PackedTiles(made_tiles(coverage, self.step, list(zip(self._shifts, flat, values))))
-
-    def paste(self, x: int, y: int, tiles: Any) -> None:
-        x, y = max(0, x) // self.step * self.step, max(0, y) // self.step * self.step
-        base, (first, second, third) = self._drawing.data(tiles.flat), tiles.starts
-        at = base + first, base + second, base + third
-        self._drawing.add(TILE, self._all, (x, y, x + tiles.width, y + tiles.height), (0, 0, 0), at)
-
-
-@lru_cache(maxsize=4096)
-def _packed(format: str, color: Any, rgb: RGB) -> Values:
-    """A colour's values of up to three planes, each as the bytes of a signed word."""
-    words = [int.from_bytes(bytes((*value, 0, 0, 0))[:4], "little", signed=True) for value in plane_values(format, color, rgb)]
-    first, second, third = (*words, 0, 0)[:3]
-    return first, second, third
+    def paste(self, x: int, y: int, tiles: Sequence[Tile]) -> None:
+        drawing = self._drawing
+        for tile in tiles:
+            base, (first, second, third), right = drawing.kept(tile.data), tile.starts, x + tile.width
+            at = base + first, base + second, base + third
+            drawing.rows += operation(TILE, self._all, (x, y, right, y + tile.height), (0, 0, 0), at)
+            x = right
 
 
 def _half(radius: int) -> int:
@@ -199,14 +188,15 @@ def _half(radius: int) -> int:
     return (radius >> FRACTION) + 3
 
 
-@lru_cache(maxsize=4096)
-def _stamp(radius: int, x: int, y: int, channels: int) -> Pixels:
-    """Coverage ``[n,n]`` of a disc whose centre lies (x, y) fractions of a pixel off the middle pixel."""
+@lru_cache(maxsize=16)
+def _stamps(radius: int, channels: int) -> Pixels:
+    """Coverage ``[F*F,n*n]`` of a disc whose centre lies (x, y) fractions of a pixel off the middle pixel, in row y*F + x."""
     import cv2
 
-    half = _half(radius)
+    half, fractions = _half(radius), 1 << FRACTION
     side = 2 * half + 1
-    made: Pixels = np.zeros((side, side, channels) if channels else (side, side), np.uint8)
-    place = (half << FRACTION) + x, (half << FRACTION) + y
-    cv2.circle(made, place, radius, (255,) * max(1, channels), cv2.FILLED, cv2.LINE_AA, FRACTION)
-    return np.ascontiguousarray(made[..., 0]) if channels else made
+    made = np.zeros((fractions * fractions, side, side, max(1, channels)), np.uint8)
+    for number, stamp in enumerate(made):
+        place = (half << FRACTION) + number % fractions, (half << FRACTION) + number // fractions
+        cv2.circle(stamp, place, radius, (255,) * max(1, channels), cv2.FILLED, cv2.LINE_AA, FRACTION)
+    return np.ascontiguousarray(made[..., 0]).reshape(len(made), -1)

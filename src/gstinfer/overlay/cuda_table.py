@@ -8,14 +8,15 @@ takes the rectangle halved, rounded outwards. ``emulate`` does the same in NumPy
 from __future__ import annotations
 
 import ctypes
-from array import array
+import struct
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gstinfer.errors import ConfigError
-from gstinfer.image import Image
+from gstinfer.image import FORMATS, Image
 from gstinfer.preprocess.cuda_table import plane_layout
 
 __all__ = [
@@ -27,10 +28,12 @@ __all__ = [
     "OPERATION_WORDS",
     "TILE",
     "TINT",
+    "WHOLE",
     "Drawing",
     "emulate",
     "head_of",
     "index",
+    "operation",
     "operation_index",
 ]
 
@@ -60,8 +63,8 @@ HEAD = np.dtype(
     ]
 )
 """The picture. ``pitch``, ``step``, ``gap``: bytes between rows, pixels and channels. ``width``, ``height``: of a plane, in
-its pixels. ``shift``: 1 where a plane is half-size. ``count``: operations. ``data``: where their bytes begin. ``low``: 1
-where samples are the upper bytes of words whose lower bytes become 0 with them.
+its pixels. ``shift``: 1 where a plane is half-size. ``count``: operations; right behind it ``data``: where their bytes
+begin. ``low``: 1 where samples are the upper bytes of words whose lower bytes become 0 with them.
 """
 
 OPERATION = np.dtype(
@@ -79,10 +82,14 @@ OPERATION = np.dtype(
 )
 """``planes``: one bit per plane. ``box``: x1, y1, x2, y2. ``value``: a plane's channels, the first in the lowest byte.
 ``at``: offsets of bytes behind ``HEAD["data"]``, per plane (``TINT``: the first only; ``MAP``: numbers, then palette).
-``share``: in units of 1/65536.
+``share``: in units of 1 / ``WHOLE``.
 """
 
+WHOLE = 1 << 16
 OPERATION_WORDS = OPERATION.itemsize // 4
+_ROW = struct.Struct("<9i3I4i")
+
+Data = bytes | memoryview
 ALIGN = 16
 """Bytes that data is aligned to, so that a palette may be read as words."""
 
@@ -97,93 +104,107 @@ def operation_index(name: str) -> int:
     return int(OPERATION.fields[name][1]) // 4  # type: ignore[index]
 
 
-def head_of(image: Image) -> NDArray[np.void]:
+def head_of(image: Image) -> bytearray:
     """The head of a picture, without operations.
 
     Raises:
         ConfigError: A format that is not drawn on by the kernel.
     """
-    layout = image.layout
+    addresses, strides = zip(*map(plane_layout, image.planes))
+    head = bytearray(_head(image.format, image.width, image.height, strides))
+    struct.pack_into(f"<{len(addresses)}q", head, 4 * index("plane"), *addresses)
+    return head
+
+
+@lru_cache(maxsize=256)
+def _head(format: str, width: int, height: int, strides: tuple[tuple[int, ...], ...]) -> bytes:
+    """What the heads of all pictures of one size and pitch have in common."""
+    layout = FORMATS[format]
     if not layout.is_plain:
         raise ConfigError(
             f"pixel format {layout.name} is not drawn on in CUDA memory",
             hint="put cudaconvert ! video/x-raw(memory:CUDAMemory),format=NV12 before pyoverlay",
         )
     head = np.zeros((), HEAD)
-    for number, (plane, shape) in enumerate(zip(image.planes, layout.plane_shapes(image.width, image.height))):
-        address, strides = plane_layout(plane)
-        head["plane"][number] = address
-        head["pitch"][number], head["step"][number] = strides[:2]
+    for number, (stride, shape) in enumerate(zip(strides, layout.plane_shapes(width, height))):
+        head["pitch"][number], head["step"][number] = stride[:2]
         head["height"][number], head["width"][number] = shape[:2]
         head["channels"][number] = shape[2] if len(shape) == 3 else 1
-        head["gap"][number] = strides[2] if len(strides) == 3 else 1
+        head["gap"][number] = stride[2] if len(stride) == 3 else 1
         head["shift"][number] = int(layout.is_yuv and number > 0)
     # A grey or luma sample is one byte wide: a step of two means words of P010.
     head["low"] = int(layout.kind in ("nv", "planar") and head["step"][0] == 2)
-    return head
+    return head.tobytes()
+
+
+def operation(
+    kind: int,
+    planes: int,
+    box: tuple[int, int, int, int],
+    value: tuple[int, int, int],
+    at: tuple[int, int, int] = (0, 0, 0),
+    border: int = 0,
+    grid: tuple[int, int] = (0, 0),
+    share: int = WHOLE,
+) -> bytes:
+    """One operation; see ``OPERATION``."""
+    return _ROW.pack(kind, planes, *box, border, *grid, *value, *at, share)
 
 
 class Drawing:
     """A list of operations in the making.
 
     Attributes:
-        rows: The operations, ``OPERATION_WORDS`` numbers each.
+        rows: What ``operation`` gives, one behind the other.
         size: Bytes of their data so far.
     """
 
     __slots__ = ("_kept", "_parts", "rows", "size")
 
     def __init__(self) -> None:
-        self.rows = array("i")
+        self.rows = bytearray()
         self.size = 0
-        self._parts: list[tuple[int, NDArray[np.uint8]]] = []
-        self._kept: dict[int, tuple[int, NDArray[np.uint8]]] = {}
+        self._parts: list[tuple[int, Data]] = []
+        self._kept: dict[Data, int] = {}
 
     def __len__(self) -> int:
-        return len(self.rows) // OPERATION_WORDS
+        return len(self.rows) // OPERATION.itemsize
 
     @property
     def bytes(self) -> int:
         """Size of the packed table."""
-        return HEAD.itemsize + 4 * len(self.rows) + self.size
+        return HEAD.itemsize + len(self.rows) + self.size
 
     def data(self, values: NDArray[np.uint8]) -> int:
-        """Adds bytes, contiguous ones and each array once; returns their offset."""
-        kept = self._kept.get(id(values))
-        if kept is None:
-            # Kept with its array: an identity counts only while its object lives.
-            kept = self._kept[id(values)] = self.size, values
-            self._parts.append((self.size, values.reshape(-1)))
-            self.size += -(-values.size // ALIGN) * ALIGN
-        return kept[0]
+        """Adds bytes, contiguous ones; returns their offset."""
+        return self._add(values.reshape(-1).data)
 
-    def add(
-        self,
-        kind: int,
-        planes: int,
-        box: tuple[int, int, int, int],
-        value: tuple[int, int, int],
-        at: tuple[int, int, int] = (0, 0, 0),
-        border: int = 0,
-        grid: tuple[int, int] = (0, 0),
-        share: int = 65536,
-    ) -> None:
-        """Appends an operation; see ``OPERATION``."""
-        self.rows.extend((kind, planes, *box, border, *grid, *value, *at, share))
+    def kept(self, values: Data) -> int:
+        """The same for ``bytes``, which are added only once."""
+        offset = self._kept.get(values)
+        if offset is None:
+            offset = self._kept[values] = self._add(values)
+        return offset
 
-    def pack(self, head: NDArray[np.void], out: NDArray[np.uint8]) -> None:
+    def _add(self, values: Data) -> int:
+        offset = self.size
+        self._parts.append((offset, values))
+        self.size += -(-len(values) // ALIGN) * ALIGN
+        return offset
+
+    def pack(self, head: bytearray, out: NDArray[np.uint8]) -> None:
         """Writes the table to the start of ``out``, which has ``bytes`` bytes at least.
 
         Args:
             head: See ``head_of``; its ``count`` and ``data`` are set.
             out: Contiguous.
         """
-        first = HEAD.itemsize + 4 * len(self.rows)
-        head["count"], head["data"] = len(self), first
-        out[: HEAD.itemsize] = np.frombuffer(head.tobytes(), np.uint8)
-        out[HEAD.itemsize : first] = np.frombuffer(self.rows, np.uint8)
+        first, view = HEAD.itemsize + len(self.rows), out.data
+        struct.pack_into("<2i", head, 4 * index("count"), len(self), first)
+        view[: HEAD.itemsize] = head
+        view[HEAD.itemsize : first] = self.rows
         for offset, values in self._parts:
-            out[first + offset : first + offset + values.size] = values
+            view[first + offset : first + offset + len(values)] = values
 
 
 def emulate(table: NDArray[np.uint8]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gstinfer.settings import Settings, option
 
 __all__ = ["Style"]
@@ -37,4 +39,9 @@ class Style(Settings):
 
     def wanted_labels(self) -> frozenset[str]:
         """Names of the label filter in lower case; empty for all."""
-        return frozenset(name for name in (part.strip().lower() for part in self.labels.split(",")) if name)
+        return _names(self.labels)
+
+
+@lru_cache(maxsize=64)
+def _names(labels: str) -> frozenset[str]:
+    return frozenset(name for name in (part.strip().lower() for part in labels.split(",")) if name)
