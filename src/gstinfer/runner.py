@@ -26,6 +26,7 @@ from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
 from gstinfer.lane import Lane
 from gstinfer.model import LoadedModel
+from gstinfer.pace import Pace
 from gstinfer.results import Result
 from gstinfer.ticket import BufferJob, Ticket, release_in_turn
 
@@ -102,6 +103,7 @@ class ModelRunner:
         self._wake_at = 1
         self._onlookers = 0
         self._in_flight: list[_Batch] = []
+        self._pace = Pace()
         self._submitted: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
         self._courier: threading.Thread | None = None
         self._slots = threading.Semaphore(max(1, config.batches_in_flight))
@@ -305,6 +307,10 @@ class ModelRunner:
         if queued >= limit or self.config.scheduling == "latency":
             return 0.0
         missing = limit - queued
+        if any(lane.depth > 1 for lane in waiting) and (left := self._pace.left(time.monotonic())) > 0:
+            # Of these streams more frames may come while the model is busy anyway.
+            self._wake_at = missing
+            return left
         if self.config.scheduling == "fair":
             missing = min(missing, sum(lane.active and not lane.waiting for lane in self._lanes))
             if not missing:
@@ -389,6 +395,9 @@ class ModelRunner:
         except BaseException as error:  # the user's code ran
             batch.error = error
         if batch.model.pipelined and not batch.here:
+            with self._condition:
+                batch.given = time.monotonic()
+                self._pace.given(len(frames), batch.began, batch.given)
             self._submitted.put(batch)
         else:
             self._finish(batch)
@@ -406,6 +415,9 @@ class ModelRunner:
             batch.error = error
         self._free_at = time.monotonic()
         self.seconds["model"] += self._free_at - batch.began
+        if batch.given:
+            with self._condition:
+                self._pace.finished(batch.given, self._free_at)
         if not batch.here:
             # The model is free: what is left to do with its results must not hold back the next batch.
             self._slots.release()
@@ -455,6 +467,7 @@ class _Batch:
     model: LoadedModel
     places: list[tuple[Ticket, int]]
     began: float
+    given: float = 0.0
     finish: Callable[[], list[tuple[Result, ...]]] | None = None
     error: BaseException | None = None
     here: bool = False

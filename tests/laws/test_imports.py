@@ -17,7 +17,7 @@ LAYERS = (
     ("image", "geometry", "gpu", "labels", "mask", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),
-    ("lane", "model", "modelbase", "modelspec", "reload", "stage", "ticket"),
+    ("lane", "model", "modelbase", "modelspec", "pace", "reload", "stage", "ticket"),
     ("models", "runner", "trackers", "overlay", "publish", "vlm"),
     ("shadow", "shared", "swap", "watchdog"),
     ("hosts",),
