@@ -150,7 +150,8 @@ def main() -> None:
         print(f"threads, us of CPU a frame: {shown(thread_seconds() - before, frames, 8)}")
     print(f"garbage collections, by generation: {collected}")
     for _, name in places:
-        print(f"{name:32s} wall {steps.wall[name] / frames * 1e6:9.1f}  cpu {steps.cpu[name] / frames * 1e6:7.1f}{tail(steps.walls[name])}")
+        wall, cpu = steps.wall[name] / frames * 1e6, steps.cpu[name] / frames * 1e6
+        print(f"{name:32s} wall {wall:9.1f}  cpu {cpu:7.1f}{tail(steps.walls[name])}")
     sys.stdout.flush()
     made.set_state(Gst.State.NULL)
 
