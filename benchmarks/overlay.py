@@ -37,6 +37,18 @@ class Idle:
         return SimpleNamespace(synchronize=lambda: None)
 
 
+class Plane:
+    """Stands for a plane in CUDA memory."""
+
+    def __init__(self, pixels: np.ndarray) -> None:
+        address = pixels.__array_interface__["data"][0]
+        self.__cuda_array_interface__ = {"data": (address, False), "strides": pixels.strides}
+        self.pixels = pixels
+
+    def keep_until(self, event: Any) -> None:
+        pass
+
+
 def scene(number: int, rich: bool) -> FrameResults:
     """Twenty boxes that move with the frame's number, with labels; with ``rich`` masks and keypoints too."""
     index = np.arange(OBJECTS)
@@ -56,7 +68,9 @@ def scene(number: int, rich: bool) -> FrameResults:
 
 
 def picture(device: Device) -> Image:
-    planes = tuple(np.full(shape, 100, np.uint8) for shape in FORMATS["NV12"].plane_shapes(1920, 1080))
+    planes: Any = tuple(np.full(shape, 100, np.uint8) for shape in FORMATS["NV12"].plane_shapes(1920, 1080))
+    if device.is_cuda:
+        planes = tuple(map(Plane, planes))
     return Image("NV12", planes, 1920, 1080, device=device)
 
 

@@ -190,6 +190,13 @@ def test_objects_are_chosen_by_style(overlay: Overlay, settings: dict[str, Any],
     assert drawn == (3 if settings == {"show_boxes": False} else len(classes))
 
 
+def test_an_object_at_the_limit_of_confidence_is_drawn(overlay: Overlay) -> None:
+    """As a float32, 0.7 is a little less than 0.7."""
+    found = Detections([[5, 5, 25, 40], [30, 5, 50, 40]], [0.7, 0.69])
+    image = Image.from_array(np.zeros((60, 90, 3), np.uint8))
+    assert overlay.draw(image, FrameResults(detections=found), Style(min_confidence=0.7)) == 1
+
+
 def test_the_same_class_of_two_elements_has_two_colours(overlay: Overlay) -> None:
     pixels = np.zeros((60, 90, 3), np.uint8)
     boxes = [[5, 5, 25, 40], [30, 5, 50, 40], [55, 5, 80, 40]]
