@@ -19,7 +19,7 @@ from gstinfer.geometry import obb_corners
 from gstinfer.image import FORMATS, ColorInfo, Device, Image
 from gstinfer.overlay import Overlay, Style
 from gstinfer.overlay import draw as draw_module
-from gstinfer.overlay.cuda import BLOCK, SLOTS, CudaEngine, Slot, TorchBackend
+from gstinfer.overlay.cuda import SLOTS, CudaEngine, Slot
 from gstinfer.overlay.cuda_canvas import CudaCanvas
 from gstinfer.overlay.cuda_kernels import CUDA_SOURCE
 from gstinfer.overlay.cuda_table import BOX, HEAD, OPERATION, TILE, Drawing, emulate, head_of, operation
@@ -264,33 +264,6 @@ def test_a_slot_grows_with_what_is_drawn() -> None:
     drawing.data(np.zeros(3_000_000, np.uint8))
     engine.draw(frame(np.random.default_rng(11), "GRAY8", 32, 32), drawing)
     assert max(clock.sizes) == 1 << 22
-
-
-@pytest.mark.parametrize("refuses", [False, True])
-def test_triton_finds_out_once_what_it_compiles_for(refuses: bool) -> None:
-    made, called = [], []
-
-    class Compiled:
-        def __getitem__(self, grid: Any) -> Any:
-            def launch(*arguments: Any, stream: int) -> None:
-                if refuses:
-                    raise TypeError("function takes exactly 9 arguments")
-                called.append((grid, stream, *arguments))
-
-            return launch
-
-    class Kernel:
-        def __getitem__(self, grid: Any) -> Any:
-            return lambda *arguments: made.append((grid, *arguments)) or Compiled()
-
-    backend = object.__new__(TorchBackend)
-    backend.kernel, backend.stream, backend._compiled = Kernel(), SimpleNamespace(cuda_stream=77), None
-    slot = SimpleNamespace(device=SimpleNamespace(data_ptr=lambda: 512))
-    for planes in (1, 2, 3):
-        backend._launch(slot, (4, 5, planes))
-    assert [entry[0][2] for entry in made] == ([1, 2, 3] if refuses else [1])
-    assert called == ([] if refuses else [((4, 5, planes), 77, 512, *BLOCK) for planes in (2, 3)])
-    assert made[0] == ((4, 5, 1), slot.device, *BLOCK)
 
 
 # The kernels

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -12,7 +9,6 @@ from gstinfer.errors import ConfigError
 from gstinfer.geometry import ImageTransform
 from gstinfer.image import FORMATS, ColorInfo, Device, Image
 from gstinfer.preprocess import Preprocessing, reference
-from gstinfer.preprocess.cuda import TorchBackend
 from gstinfer.preprocess.cuda_table import ROW, Table, emulate
 
 PLAIN = sorted(name for name, layout in FORMATS.items() if layout.is_plain)
@@ -175,62 +171,6 @@ def on_gpu(image):
         moved = torch.from_numpy(np.ascontiguousarray(base)).cuda()
         planes.append(moved[:, : plane.shape[1]])
     return Image(image.format, tuple(planes), image.width, image.height, image.color, Device("cuda"))
-
-
-class Launches:
-    """Stands in for torch, for Triton's function and for what that compiles."""
-
-    def __init__(self, refuses: bool) -> None:
-        self.refuses, self.made, self.called = refuses, [], []
-        self.cuda = self
-
-    def current_device(self):
-        return 0
-
-    def device(self, index):
-        return nullcontext()
-
-    def current_stream(self, index):
-        return SimpleNamespace(cuda_stream=77)
-
-    def __getitem__(self, grid):
-        def made(*arguments, num_warps):
-            self.made.append((grid, *arguments))
-            return Compiled(self)
-
-        return made
-
-
-class Compiled:
-    def __init__(self, launches: Launches) -> None:
-        self.launches = launches
-
-    def __getitem__(self, grid):
-        def called(*arguments, stream):
-            if self.launches.refuses:
-                raise TypeError("function takes exactly 9 arguments")
-            self.launches.called.append((grid, stream, *arguments))
-
-        return called
-
-
-@pytest.mark.parametrize("refuses", [False, True])
-def test_triton_finds_out_once_what_it_compiles_for(refuses):
-    backend = object.__new__(TorchBackend)
-    fake = Launches(refuses)
-    backend.torch, backend.kernel, backend.index, backend._compiled = fake, fake, 0, {}
-    spec, strides = Preprocessing((64, 32), dtype="float16"), (6144, 2048, 64, 1)
-    device, out = SimpleNamespace(data_ptr=lambda: 512), SimpleNamespace(data_ptr=lambda: 4096)
-    slot = SimpleNamespace(device=device, paired=True)
-    for count in (1, 2, 3):
-        backend.launch(slot, out, spec, count, strides)
-    assert [call[0][2] for call in fake.made] == ([1, 2, 3] if refuses else [1])
-    assert [call[:4] for call in fake.called] == ([] if refuses else [((1, 8, n), 77, 512, 4096) for n in (2, 3)])
-    # The same arguments, but for pointers in place of arrays.
-    assert all(call[4:] == fake.made[0][3:] for call in fake.called)
-    slot.paired = False
-    backend.launch(slot, out, spec, 1, strides)
-    assert len(fake.made) == (4 if refuses else 2)
 
 
 @pytest.mark.cuda

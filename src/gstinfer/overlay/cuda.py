@@ -21,6 +21,7 @@ from gstinfer.image import Image
 from gstinfer.overlay.cuda_kernels import CUDA_SOURCE, triton_kernel
 from gstinfer.overlay.cuda_table import Drawing, head_of
 from gstinfer.preprocess.cuda import gpu_torch
+from gstinfer.preprocess.triton_launch import TritonLaunch
 
 __all__ = ["CudaEngine", "CupyBackend", "TorchBackend", "engine"]
 
@@ -63,9 +64,8 @@ class TorchBackend:
     def __init__(self, index: int) -> None:
         self.torch, self.index = gpu_torch(), index
         self.stream = self.torch.cuda.Stream(index, priority=-1)
-        self._compiled: Any = None
         try:
-            self.kernel = triton_kernel()
+            self.kernel: TritonLaunch | None = TritonLaunch(triton_kernel())
         except ImportError:
             self.kernel = None
             self.cupy = CupyBackend(index)
@@ -84,24 +84,11 @@ class TorchBackend:
             if self.kernel is None:
                 self.cupy.launch(slot.device.data_ptr(), samples, height, planes, self.stream.cuda_stream)
             else:
-                self._launch(slot, (-(-samples // BLOCK[0]), -(-height // BLOCK[1]), planes))
+                grid = -(-samples // BLOCK[0]), -(-height // BLOCK[1]), planes
+                self.kernel(grid, (slot.device,), BLOCK, self.stream.cuda_stream)
             event = self.torch.cuda.Event()
             event.record(self.stream)
         return event
-
-    def _launch(self, slot: Slot, grid: tuple[int, int, int]) -> None:
-        # Tables are aligned alike, so one compiled kernel serves all: to let Triton find that out again takes several times
-        # as long as the launch.
-        if self._compiled:
-            try:
-                self._compiled[grid](slot.device.data_ptr(), *BLOCK, stream=self.stream.cuda_stream)
-                return
-            except TypeError:
-                # A Triton whose compiled kernels are called in another way.
-                self._compiled = False
-        compiled = self.kernel[grid](slot.device, *BLOCK)
-        if self._compiled is None:
-            self._compiled = compiled
 
 
 class CupyBackend:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from gstinfer.image import Image
 from gstinfer.preprocess import Preprocessing
 from gstinfer.preprocess.cuda_kernels import CUDA_SOURCE, triton_kernel
 from gstinfer.preprocess.cuda_table import ROW, ROW_BYTES, Table
+from gstinfer.preprocess.triton_launch import TritonLaunch
 from gstinfer.unwinder import cxx_library
 
 __all__ = ["gpu_torch", "prepare", "to_array", "to_tensor"]
@@ -89,9 +91,8 @@ class TorchBackend:
 
     def __init__(self, index: int) -> None:
         self.torch, self.index = gpu_torch(), index
-        self._compiled: dict[Any, Any] = {}
         try:
-            self.kernel = triton_kernel()
+            self.kernel: TritonLaunch | None = TritonLaunch(triton_kernel())
         except ImportError:
             self.kernel = None
             self.cupy = CupyBackend(index)
@@ -121,21 +122,11 @@ class TorchBackend:
             self.cupy.run(slot.device.data_ptr(), out.data_ptr(), spec, count, strides, stream)
             return
         grid = (-(-width // BLOCK[0]), -(-height // (BLOCK[1] * BLOCK[2])), count)
-        address, table = out.data_ptr(), slot.device.data_ptr()
-        # Whatever Triton compiles for: to let it find that out again takes several times as long as the launch.
-        key = spec.dtype, spec.size, strides, spec.channels, slot.paired, (address | table) % 16
-        compiled = self._compiled.get(key)
         more = width, height, *strides, spec.channels, *_integer(spec), slot.paired, *BLOCK
-        if compiled is not None and self.torch.cuda.current_device() == self.index:
-            try:
-                compiled[grid](table, address, *more, stream=self.torch.cuda.current_stream(self.index).cuda_stream)
-                return
-            except TypeError:
-                # A Triton whose compiled kernels are called in another way.
-                self._compiled = dict.fromkeys(self._compiled)
-        with self.torch.cuda.device(self.index):
-            compiled = self.kernel[grid](slot.device, out, *more, num_warps=WARPS)
-        self._compiled.setdefault(key, compiled)
+        cuda = self.torch.cuda
+        with nullcontext() if cuda.current_device() == self.index else cuda.device(self.index):
+            stream = cuda.current_stream(self.index).cuda_stream
+            self.kernel(grid, (slot.device, out), more, stream, num_warps=WARPS)
 
     def record(self) -> Any:
         event = self.torch.cuda.Event()
