@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import _ctypes
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,3 +59,27 @@ except ModelLoadError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "caught ModelLoadError"
+
+
+def test_libraries_are_looked_at_while_other_threads_load_some(tmp_path):
+    smallest = min(Path(_ctypes.__file__).parent.glob("*.so"), key=lambda path: path.stat().st_size)
+    for number in range(300):
+        shutil.copy(smallest, tmp_path / f"lib{number}.so")
+    code = f"""
+import ctypes, threading
+from gstinfer.unwinder import _load_order
+
+def load():
+    for number in range(300):
+        ctypes.CDLL(f"{tmp_path}/lib{{number}}.so")
+
+thread = threading.Thread(target=load)
+thread.start()
+while thread.is_alive():
+    _load_order()
+names = [name for name in _load_order() if name.startswith("lib") and name[3:-3].isdigit()]
+print(names == [f"lib{{number}}.so" for number in range(300)])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "True"

@@ -50,10 +50,18 @@ def _mixed() -> bool:
     return os.path.basename(_owner(ctypes.CDLL(None)._Unwind_RaiseException)).startswith("libunwind")
 
 
-class _Info(ctypes.Structure):
-    """``struct dl_phdr_info`` up to the name."""
+class _Library(ctypes.Structure):
+    """``struct link_map``."""
 
-    _fields_ = (("addr", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+_Library._fields_ = (
+    ("address", ctypes.c_void_p),
+    ("name", ctypes.c_char_p),
+    ("dynamic", ctypes.c_void_p),
+    ("next", ctypes.POINTER(_Library)),
+    ("before", ctypes.POINTER(_Library)),
+)
+_RTLD_DI_LINKMAP = 2
 
 
 class _Symbol(ctypes.Structure):
@@ -69,14 +77,15 @@ class _Symbol(ctypes.Structure):
 
 def _load_order() -> list[str]:
     """File names of the shared libraries of this process, first loaded first."""
+    # Not dl_iterate_phdr: it holds the loader's lock while its callback waits for the interpreter, which a thread that imports
+    # holds while it waits for that lock.
+    program, library = ctypes.CDLL(None), ctypes.POINTER(_Library)()
+    if program.dlinfo(ctypes.c_void_p(program._handle), _RTLD_DI_LINKMAP, ctypes.byref(library)):
+        return []
     names: list[str] = []
-    visit = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Info), ctypes.c_size_t, ctypes.c_void_p)
-
-    def note(info: ctypes._Pointer[_Info], _size: int, _data: object) -> int:
-        names.append(os.path.basename(os.fsdecode(info.contents.name or b"")))
-        return 0
-
-    ctypes.CDLL(None).dl_iterate_phdr(visit(note), None)
+    while library:
+        names.append(os.path.basename(os.fsdecode(library.contents.name or b"")))
+        library = library.contents.next
     return names
 
 
