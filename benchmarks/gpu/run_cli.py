@@ -240,7 +240,7 @@ class Checks:
                         session.add_source(CLIP, name)
             until = time.perf_counter()
         assert outcome == [True], (outcome, [branch.error for branch in session.branches])
-        lost = {b.source.stream_id: b._passed - b.counts.frames for b in session.branches}
+        lost = {b.source.stream_id: b.entered - b.counts.frames for b in session.branches}
         errors = sum(b.stats["pyinfer"].get("errors", 0) for b in session.branches)
         assert not any(lost.values()) and not errors, (lost, errors)
         gaps = {}

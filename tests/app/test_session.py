@@ -23,6 +23,13 @@ from gstinfer import Detections
 def box(batch):
     return [Detections(np.array([[4, 4, 20, 20]], np.float32), label=["thing"]) for _ in batch]
 
+class Picky:
+    # Fails on every third frame.
+    def predict(self, batch):
+        if any(frame.sequence % 3 == 2 for frame in batch):
+            raise RuntimeError("not this one")
+        return box(batch)
+
 class NoLoad:
     def load(self, device):
         raise RuntimeError("weights are gone")
@@ -47,6 +54,22 @@ def test_settings_by_element():
 def test_settings_that_do_not_fit(text):
     with pytest.raises(ConfigError):
         parse_settings([text])
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize(("policy", "frames"), [("drop", 20), ("pass", 30)])
+@pytest.mark.parametrize("more", [{}, {"max_frames": 30}, {"track": "none"}])
+def test_what_leaves_is_counted(model, tmp_path, depth, policy, frames, more):
+    settings = [f"on-error={policy}", f"frames-in-flight={depth}", "batch-size=1"]
+    job = {"settings": settings, "publish": [f"file:{tmp_path}/m.jsonl"], **more}
+    session = Session(Job(["test:red?width=64&height=64&frames=30"], f"{model}:Picky", **job))
+    assert session.run()
+    branch = session.branches[0]
+    messages = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
+    assert branch.counts.frames == len(messages) == frames
+    assert branch.counts.inferred == branch.counts.objects["thing"] == 20
+    assert branch.entered == 30
+    assert branch.report()["errors"] == 10
 
 
 def test_counts_objects_and_tracks(model):

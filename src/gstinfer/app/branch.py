@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import gstinfer
 from gstinfer.app import decoding, sinks, sources, window
 from gstinfer.app.counts import Clockwork, Counts
 from gstinfer.app.devices import Seat
@@ -19,6 +20,7 @@ from gstinfer.app.placement import TURN
 from gstinfer.elements.base import BatchElement
 from gstinfer.elements.compat import Gst, structure_of
 from gstinfer.errors import GstInferError
+from gstinfer.frames import Frame
 from gstinfer.image import Device
 
 __all__ = ["Branch"]
@@ -36,6 +38,9 @@ FINISH_SECONDS = 3.0
 
 STOP_SECONDS = 10.0
 """Patience with a stream that was asked to end."""
+
+COUNTED = ("pyinfer", "pytrack")
+"""Elements whose last one tells of its frames."""
 
 
 class Branch:
@@ -100,12 +105,18 @@ class Branch:
         self._queue: Any = None
         self._arrived = 0
         self._last_arrival = 0.0
-        self._entry, self._exit = Clockwork(), Clockwork()
+        self._seen = 0
+        self._clockwork = Clockwork()
         self._polling = threading.Lock()
 
     @property
     def running(self) -> bool:
         return self.state in RUNNING
+
+    @property
+    def entered(self) -> int:
+        """Frames that came to the first element so far."""
+        return max(self._seen, self._passed, *(element.sequence for element in self._elements[:1]))
 
     @property
     def element(self) -> Any:
@@ -183,20 +194,14 @@ class Branch:
             plan.append(("pyvlm", {"stream_id": self.source.stream_id, **patient, **vlm}))
         full = {"on_full": "drop" if self.source.live else "wait", **(properties.get("pypublish") or {})}
         plan += [("pypublish", {"url": url, **full}) for url in self.publish]
-        for factory, values in plan:
-            if values is None:
-                continue
+        kept = [(factory, values) for factory, values in plan if values is not None]
+        for factory, values in kept:
             element = make(pipeline, factory, **values)
             decoding.name_frames(element, self.source)
             self._elements.append(element)
         self._elements[0].set_property("stream-id", self.source.stream_id)
         chain += self._elements
-        both = Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM
-        if self.source.live:
-            self._queue.connect("overrun", self._leaked)
-        self._queue.get_static_pad("sink").add_probe(Gst.PadProbeType.BUFFER, self._arrive)
-        self._queue.get_static_pad("src").add_probe(both, self._limit)
-        chain[-1].get_static_pad("src").add_probe(both, self._count)
+        self._listen(chain[-1].get_static_pad("src"), [e for e, (name, _) in zip(self._elements, kept) if name in COUNTED])
         overlay = properties.get("pyoverlay") or {}
         if self.tile is not None:
             self._sinks = self.tile.build(pipeline, overlay, entry.on_gpu)
@@ -209,40 +214,65 @@ class Branch:
         self._elements += [element for element in self._sinks if isinstance(element, BatchElement)]
         link(*chain, self._sinks[0])
 
+    def _listen(self, end: Any, writers: Sequence[Any]) -> None:
+        """Has frames counted, at the queue and behind the last element.
+
+        A probe is Python that runs for each frame in the streaming thread, which with many fast streams costs more than the
+        analysis: where nothing else needs one, the last element that writes results tells of its frames.
+        """
+        kinds, live = Gst.PadProbeType, self.source.live
+        entry, exit = (self._queue.get_static_pad(name) for name in ("sink", "src"))
+        entry.add_probe(kinds.BUFFER, self._arrive)
+        end.add_probe(kinds.EVENT_DOWNSTREAM, self._event)
+        if live:
+            self._queue.connect("overrun", self._leaked)
+        if live or self.max_frames is not None or self._stopping.is_set():
+            exit.add_probe(kinds.BUFFER, self._limit)
+        if live or not writers:
+            end.add_probe(kinds.BUFFER, self._count)
+        else:
+            writers[-1].tally = self._tally
+
     def _arrive(self, pad: Any, info: Any) -> Any:
         self._arrived += 1
         self._last_arrival = time.monotonic()
-        return Gst.PadProbeReturn.OK
+        return Gst.PadProbeReturn.OK if self.source.live else Gst.PadProbeReturn.REMOVE
 
     def _leaked(self, queue: Any) -> None:
         self.dropped += 1
 
+    def _event(self, pad: Any, info: Any) -> Any:
+        self._clockwork.event(info.get_event())
+        return Gst.PadProbeReturn.OK
+
     def _limit(self, pad: Any, info: Any) -> Any:
         """Ends the stream behind the last frame that is wanted: EOS in the frame's own thread, so in its place."""
-        if not info.type & Gst.PadProbeType.BUFFER:
-            self._entry.event(info.get_event())
-            return Gst.PadProbeReturn.OK
         if self._stopping.is_set() or self._passed == self.max_frames:
             pad.push_event(Gst.Event.new_eos())
             return Gst.PadProbeReturn.DROP
         self._passed += 1
-        if not self._entry.order(info.get_buffer().pts):
-            self._warn("its timestamps run backwards now and then; such frames are inferred, and left out of video files")
         return Gst.PadProbeReturn.OK
 
     def _count(self, pad: Any, info: Any) -> Any:
-        if not info.type & Gst.PadProbeType.BUFFER:
-            self._exit.event(info.get_event())
-            return Gst.PadProbeReturn.OK
         try:
             buffer = info.get_buffer()
-            self.counts.add(buffer)
+            self.counts.add(gstinfer.read(buffer))
+            self._order(buffer.pts)
             if self.source.live:
-                self._exit.age(self.pipeline, buffer.pts)
+                self._clockwork.age(self.pipeline, buffer.pts)
         except GstInferError as error:
             # An exception out of a probe would drop the frame.
             self._warn(str(error))
         return Gst.PadProbeReturn.OK
+
+    def _tally(self, frame: Frame) -> None:
+        """A frame was analysed. The thread that writes its results."""
+        self.counts.add(frame.results)
+        self._order(Gst.CLOCK_TIME_NONE if frame.pts is None else frame.pts)
+
+    def _order(self, pts: int) -> None:
+        if not self._clockwork.order(pts):
+            self._warn("its timestamps run backwards now and then; such frames are inferred, and left out of video files")
 
     def _nothing_found(self, reason: str) -> None:
         self._missing = reason
@@ -252,6 +282,9 @@ class Branch:
         if self._deadline is None:
             self._deadline = time.monotonic() + STOP_SECONDS
         self._stopping.set()
+        queue = self._queue
+        if queue is not None and not self.source.live and self.max_frames is None:
+            queue.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, self._limit)
         for element in list(self._elements):
             if element.get_factory().get_name() == "pyvlm":
                 element.set_property("on-full", "drop-oldest")
@@ -342,9 +375,11 @@ class Branch:
             self._fail(self._missing)
         elif self._deadline is not None and now > self._deadline:
             self._end(self.error or f"it did not end within {STOP_SECONDS:g} s; its files may be incomplete")
-        elif not self._passed and not self.source.live and now > self._since + FIRST_FRAME_SECONDS:
+        elif not self.entered and not self.source.live and now > self._since + FIRST_FRAME_SECONDS:
             self._fail(f"it cannot be decoded: no frame came within {FIRST_FRAME_SECONDS:g} s")
         if self.running:
+            if self.entered != self._seen:
+                self._seen, self._last_arrival = self.entered, now
             self.state = self._present(now)
 
     def _present(self, now: float) -> str:
@@ -404,6 +439,7 @@ class Branch:
         if self.pipeline is not None:
             self.stats = self._stats()
             self.pipeline.set_state(Gst.State.NULL)
+            self._seen = self.entered
             if self._connection is not None:
                 self._connection.close()
             self.pipeline = self._queue = None
@@ -435,7 +471,7 @@ class Branch:
         """The stream as plain values: its state, rates, lag in seconds, losses, and its elements' ``stats``."""
         elements = self._stats() if self.running else self.stats
         own = elements.get("pyinfer", {})
-        lag, late = self._exit.lag(), self._exit.lag(0.95)
+        lag, late = self._clockwork.lag(), self._clockwork.lag(0.95)
         return {
             "name": self.source.stream_id,
             "source": self.source.text,
@@ -454,7 +490,7 @@ class Branch:
             "skipped": own.get("late-skipped", 0),
             "dropped": self.dropped + own.get("late-dropped", 0) + own.get("dropped", 0),
             "errors": own.get("errors", 0),
-            "backward_pts": self._entry.backward,
+            "backward_pts": self._clockwork.backward,
             "reconnects": 0 if self._connection is None else max(0, self._connection.connects - 1),
             "warnings": list(self.warnings),
             "output": None if self.output is None else str(self.output),

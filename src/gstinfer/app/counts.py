@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter, deque
 from typing import Any
 
-import gstinfer
 from gstinfer.elements.compat import Gst
+from gstinfer.results import FrameResults
 
 __all__ = ["Clockwork", "Counts"]
 
@@ -34,14 +35,18 @@ class Counts:
         self.first: float | None = None
         self.last: float | None = None
         self._marks: deque[tuple[float, int]] = deque(maxlen=8)
+        self._lock = threading.Lock()
 
-    def add(self, buffer: Any) -> None:
-        """Counts one buffer."""
+    def add(self, results: FrameResults | None) -> None:
+        """Counts one frame, with what is known about it."""
+        with self._lock:
+            self._add(results)
+
+    def _add(self, results: FrameResults | None) -> None:
         self.last = time.monotonic()
         if self.first is None:
             self.first = self.last
         self.frames += 1
-        results = gstinfer.read(buffer)
         if results is None or results.inferred is False:
             return
         self.inferred += 1

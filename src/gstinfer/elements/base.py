@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, event_number, refloat, structure_of
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.witness import keep_witness
 from gstinfer.errors import ConfigError, GstInferError, HostError
+from gstinfer.frames import Frame
 from gstinfer.hosts import caps_of, select
 from gstinfer.settings import Option, Settings
 from gstinfer.stage import Stage
@@ -60,6 +62,7 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         writes_pixels: Whether the stage draws.
         writes_results: Whether the stage changes ``frame.results``.
         failed: Whether an error was posted since the last start.
+        tally: Told of each frame when its results are on the buffer, or None; on the thread that writes them.
     """
 
     settings_class: ClassVar[type[Settings]]
@@ -82,6 +85,7 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         self.sequence = 0
         self.source = ""
         self.component_id = 0
+        self.tally: Callable[[Frame], None] | None = None
         self.set_in_place(True)
 
     @classmethod

@@ -31,6 +31,9 @@ class HostStream(Protocol):
         source: Where it comes from, for people; may be empty.
         component_id: unique-id of the element.
         sequence: Number of the next frame; the element sets it to 0 when a stream starts.
+
+    One with a ``tally`` that is not None has it called with each frame of a host that opens single frames, once its results
+    are written.
     """
 
     stream_id: str

@@ -60,5 +60,9 @@ class OpenedBuffer(ABC):
         frame, video = self.frame, self.host.format
         frame.close()
         self.release()
-        if kind is None and frame.changed:
+        if kind is not None:
+            return
+        if frame.changed:
             self.host.metas.write(self.buffer, frame.results, video.size, video.pixel_aspect)
+        if (tally := getattr(self.host.stream, "tally", None)) is not None:
+            tally(frame)
