@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gstinfer.cores import settle
 from gstinfer.errors import GstInferError, PredictError
 from gstinfer.frames import Flushed, Frame, FrameBatch
 from gstinfer.image import Device
@@ -56,6 +57,7 @@ class RunnerConfig:
         scheduling: ``"fair"`` (one frame of each lane in turn), ``"latency"`` (never waits) or ``"throughput"`` (waits
             for full batches up to the timeout, also with few active lanes).
         batches_in_flight: Most batches that a model with ``submit`` works on at a time.
+        cores: Cores that the runner's threads run on; empty for any.
         arguments: The model's settings by name, as text, so that two users of one key can be compared.
     """
 
@@ -65,6 +67,7 @@ class RunnerConfig:
     batch_timeout: float = 0.01
     scheduling: str = "fair"
     batches_in_flight: int = 2
+    cores: frozenset[int] = frozenset()
     arguments: Mapping[str, str] = field(default_factory=dict)
 
     def flat(self) -> dict[str, str]:
@@ -347,6 +350,7 @@ class ModelRunner:
         return batch
 
     def _run(self) -> None:
+        settle(self.config.cores)
         while True:
             self._slots.acquire()
             with self._condition:
@@ -403,6 +407,7 @@ class ModelRunner:
             self._finish(batch)
 
     def _hand_out(self) -> None:
+        settle(self.config.cores)
         while (batch := self._submitted.get()) is not None:
             self._finish(batch)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from gstinfer import gpu
+from gstinfer.cores import Settled, parse_cores
 from gstinfer.elements.base import BatchElement, gproperties, to_structure
 from gstinfer.elements.compat import GObject, Gst, GstBase, event_number
 from gstinfer.elements.guard import guard, report
@@ -64,8 +65,10 @@ class PyInfer(BatchElement):
         self.in_flight: FramesInFlight | None = None
         self.reporting: Periodic | None = None
         self.configured: dict[str, Any] = {}
+        self.settled = Settled()
 
     def make_stage(self, settings: Any) -> InferStage:
+        self.settled = Settled(parse_cores(settings.cpu_cores))
         self.in_flight = FramesInFlight(self, settings.frames_in_flight) if settings.frames_in_flight > 1 else None
         if settings.device != "auto":
             Device.parse(settings.device)
@@ -163,6 +166,7 @@ class PyInfer(BatchElement):
 
     @guard(Gst.FlowReturn.ERROR)
     def do_transform_ip(self, buffer: Any) -> Any:
+        self.settled.here()
         if self.in_flight is not None:
             return self.in_flight.cycle(buffer)
         began = time.monotonic_ns() if self.lateness.live else 0
@@ -229,6 +233,7 @@ class PyInfer(BatchElement):
             self.reporting = None
         if self.in_flight is not None:
             self.in_flight.clear()
+        self.settled.release()
         return bool(super().do_stop())
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gstinfer.cores import parse_cores
 from gstinfer.errors import ConfigError
 from gstinfer.geometry import RESIZES
 from gstinfer.settings import Settings, option
@@ -27,6 +28,11 @@ def class_ids(text: str) -> NDArray[np.int32]:
     """The numbers in a checked list of class ids."""
     parts = text.replace(";", ":").replace(",", ":").split(":")
     return np.array([int(part) for part in parts if part.strip()], np.int32)
+
+
+def _cores(text: Any) -> str:
+    parse_cores(str(text))
+    return str(text)
 
 
 def _thresholds(text: Any) -> str:
@@ -172,6 +178,12 @@ class InferSettings(Settings):
     )
     frames_in_flight = option(
         int, 1, "Frames of one stream in flight: above 1 decoding, inference and drawing overlap", minimum=1, maximum=64
+    )
+    cpu_cores = option(
+        str,
+        "",
+        "Cores for the threads that run this element's Python, as 3 or 0,4-7; empty for any",
+        check=_cores,
     )
     write_meta = option(
         str,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gstinfer.cores import parse_cores
 from gstinfer.elements.infer.building import agreement, as_agreed, build_model
 from gstinfer.elements.infer.callback import Callback
 from gstinfer.elements.infer.settings import OBJECT_SETTINGS, InferSettings, class_ids, class_thresholds
@@ -126,6 +127,7 @@ class InferStage:
             settings.batch_size or self.default_batch,
             settings.batch_timeout / 1e6,
             settings.scheduling,
+            cores=parse_cores(settings.cpu_cores),
             arguments=agreement(settings, self.arguments),
         )
 

@@ -1,0 +1,75 @@
+"""Which CPU cores a thread runs on.
+
+Python works for one thread at a time. Threads of one interpreter that wait for each other on several cores pay for every
+handover with a wake-up of another core; on one core most handovers do not take place at all.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from threading import get_ident, get_native_id
+
+from gstinfer.errors import ConfigError
+
+__all__ = ["Settled", "parse_cores", "settle"]
+
+
+def parse_cores(text: str) -> frozenset[int]:
+    """Numbers of cores as in ``3`` or ``0,4-7``; none for an empty text.
+
+    Raises:
+        ConfigError: It is no such list, or names a core that this process may not use.
+    """
+    cores: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        first, dash, last = part.partition("-")
+        try:
+            found = range(int(first), int(last if dash else first) + 1)
+        except ValueError:
+            found = range(0)
+        if not found or found[0] < 0:
+            raise ConfigError(f"cpu-cores={text!r} is no list of cores", hint="write numbers and ranges such as 0,4-7")
+        cores.update(found)
+    if cores and not hasattr(os, "sched_setaffinity"):
+        raise ConfigError("cpu-cores cannot be set on this system")
+    usable = os.sched_getaffinity(os.getpid()) if cores else set()
+    if missing := sorted(cores - usable):
+        raise ConfigError(
+            f"cpu-cores={text!r} names core {missing[0]}, which this process may not use",
+            hint=f"it may use {', '.join(map(str, sorted(usable)))}",
+        )
+    return frozenset(cores)
+
+
+class Settled:
+    """Threads of somebody else that are kept on some cores for a while.
+
+    Args:
+        cores: Empty for any.
+    """
+
+    def __init__(self, cores: frozenset[int] = frozenset()) -> None:
+        self._cores = cores
+        self._last = 0
+        self._before: dict[int, set[int]] = {}
+
+    def here(self) -> None:
+        """Keeps the calling thread there."""
+        if self._cores and self._last != (thread := get_ident()):
+            self._last = thread
+            self._before.setdefault(get_native_id(), os.sched_getaffinity(0))
+            settle(self._cores)
+
+    def release(self) -> None:
+        """Lets them run where they ran before: GStreamer gives its threads to other pipelines. Any thread."""
+        before, self._before, self._last = self._before, {}, 0
+        for thread, cores in before.items():
+            with suppress(OSError):  # it has ended
+                os.sched_setaffinity(thread, cores)
+
+
+def settle(cores: frozenset[int]) -> None:
+    """Has the calling thread, and what it starts from now on, run on these cores alone; on any where there are none."""
+    if cores:
+        os.sched_setaffinity(0, cores)

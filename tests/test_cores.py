@@ -1,0 +1,48 @@
+"""Which cores the threads of an element run on."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pytest
+
+from gstinfer.cores import parse_cores, settle
+from gstinfer.errors import ConfigError
+
+HERE = sorted(os.sched_getaffinity(0))
+ABSENT = max(HERE) + 1000
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "-1", "3-1", "1;2", "1.5", str(ABSENT), f"{HERE[0]},{ABSENT}"])
+def test_what_names_no_cores_is_refused(text):
+    with pytest.raises(ConfigError, match="cpu-cores"):
+        parse_cores(text)
+
+
+def test_a_core_that_is_not_there_is_named_with_those_that_are():
+    with pytest.raises(ConfigError, match=f"names core {ABSENT}.*it may use {HERE[0]}"):
+        parse_cores(str(ABSENT))
+
+
+def test_lists_and_ranges():
+    assert parse_cores("") == parse_cores(" ") == frozenset()
+    assert parse_cores(str(HERE[0])) == {HERE[0]}
+    assert parse_cores(", ".join(map(str, HERE))) == set(HERE)
+    if list(range(HERE[0], HERE[-1] + 1)) == HERE:
+        assert parse_cores(f"{HERE[0]}-{HERE[-1]}") == set(HERE)
+
+
+def test_one_thread_settles_and_no_other():
+    found = []
+
+    def work(cores):
+        settle(cores)
+        found.append(os.sched_getaffinity(0))
+
+    for cores in (frozenset(HERE[:1]), frozenset()):
+        thread = threading.Thread(target=work, args=(cores,))
+        thread.start()
+        thread.join()
+    assert found == [set(HERE[:1]), set(HERE)]
+    assert os.sched_getaffinity(0) == set(HERE)
