@@ -40,6 +40,17 @@ def pipeline(streams: int, elements: str, clip: str = CLIP) -> Any:
     return Gst.parse_launch(" ".join(branches))
 
 
+def on_core(elements: str, number: int = 0, processes: int = 1) -> str:
+    """``elements`` with ``{core}`` filled in: the last cores are for the Python of one process each, and what this process
+    starts from now on, decoders above all, keeps off them."""
+    if "{core}" not in elements:
+        return elements
+    cores = sorted(os.sched_getaffinity(0))
+    own = cores[len(cores) - processes :]
+    os.sched_setaffinity(0, set(cores) - set(own))
+    return elements.replace("{core}", str(own[number]))
+
+
 def begin() -> None:
     """GStreamer and our elements, before anything uses the GPU.
 

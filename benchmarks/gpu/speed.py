@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Gst, begin, measure, pipeline
+from common import Gst, begin, measure, on_core, pipeline
 from workers import measure_workers
 
 from gstinfer.frames import Frame, FrameBatch
@@ -139,8 +139,10 @@ def model_alone(net: str) -> tuple[float, float]:
 def latency(net: str, frames: int, alone: float) -> None:
     """Time of each buffer inside pyinfer, one stream, held back to 200 frames a second; and what timing itself takes."""
     os.environ["BENCH_NET"] = net
+    every = os.sched_getaffinity(0)
     nothing, _ = _spans("identity", frames)
-    ms, steps = _spans(element(net, "one"), frames)
+    ms, steps = _spans(on_core(element(net, "one")), frames)
+    os.sched_setaffinity(0, every)
     half, tail, most = np.percentile(ms, (50, 95, 99))
     print(
         f"latency {net}, one stream, {len(ms)} frames: p50 {half:.2f} ms, p95 {tail:.2f}, p99 {most:.2f}; "
@@ -184,7 +186,9 @@ def full(net: str, streams: int, workers: int, bound: float, options: argparse.N
     if workers > 1:
         rate = measure_workers(workers, streams, elements, options.frames, options.limit)
     else:
-        rate = measure(streams, elements, options.frames, options.limit)
+        every = os.sched_getaffinity(0)
+        rate = measure(streams, on_core(elements), options.frames, options.limit)
+        os.sched_setaffinity(0, every)
     print(
         f"full {net}, {streams} streams, {workers} processes: {rate.fps:.0f} fps, {rate.fps / bound:.3f} of "
         f"min(decode, model) {bound:.0f}, {rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames, "

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import torch
-from common import Gst, Rate, begin, counts, fill, pipeline
+from common import Gst, Rate, begin, counts, fill, on_core, pipeline
 from threads import shown, thread_seconds
 
 SLICE = 0.05
@@ -33,7 +33,8 @@ def measure_workers(workers: int, streams: int, elements: str, frames: int, limi
     phase, errors = context.Value("i", 0, lock=False), context.SimpleQueue()
     parts = [range(n, streams, workers) for n in range(workers)]
     processes = [
-        context.Process(target=_work, args=(n, parts[n], elements, shared, times, phase, errors)) for n in range(workers)
+        context.Process(target=_work, args=(n, workers, parts[n], elements, shared, times, phase, errors))
+        for n in range(workers)
     ]
     for process in processes:
         process.start()
@@ -66,9 +67,11 @@ def measure_workers(workers: int, streams: int, elements: str, frames: int, limi
     return Rate(done / seconds, sum(times) / max(1, done), min(n - f for n, f in zip(last, first)), error)
 
 
-def _work(number: int, part: Any, elements: str, shared: Any, times: Any, phase: Any, errors: Any) -> None:
+def _work(
+    number: int, workers: int, part: Any, elements: str, shared: Any, times: Any, phase: Any, errors: Any
+) -> None:
     try:
-        _play(number, part, elements, shared, times, phase, errors)
+        _play(number, part, on_core(elements, number, workers), shared, times, phase, errors)
     except BaseException as error:
         errors.put(repr(error))
         raise
