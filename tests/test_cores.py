@@ -11,7 +11,7 @@ from gstinfer.cores import parse_cores, settle
 from gstinfer.errors import ConfigError
 
 HERE = sorted(os.sched_getaffinity(0))
-ABSENT = max(HERE) + 1000
+ABSENT = max(HERE) + 2000
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "3-1", "1;2", "1.5", str(ABSENT), f"{HERE[0]},{ABSENT}"])
@@ -31,6 +31,20 @@ def test_lists_and_ranges():
     assert parse_cores(", ".join(map(str, HERE))) == set(HERE)
     if list(range(HERE[0], HERE[-1] + 1)) == HERE:
         assert parse_cores(f"{HERE[0]}-{HERE[-1]}") == set(HERE)
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
+def test_cores_that_others_are_kept_off_can_be_used():
+    found = []
+
+    def work():
+        settle(frozenset(HERE[:1]))
+        found.append((parse_cores(str(HERE[1])), os.sched_getaffinity(0)))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [({HERE[1]}, set(HERE[:1]))]
 
 
 def test_one_thread_settles_and_no_other():

@@ -14,6 +14,9 @@ from gstinfer.errors import ConfigError
 
 __all__ = ["Settled", "parse_cores", "settle"]
 
+MOST = 1024
+"""Cores that are asked about."""
+
 
 def parse_cores(text: str) -> frozenset[int]:
     """Numbers of cores as in ``3`` or ``0,4-7``; none for an empty text.
@@ -33,13 +36,23 @@ def parse_cores(text: str) -> frozenset[int]:
         cores.update(found)
     if cores and not hasattr(os, "sched_setaffinity"):
         raise ConfigError("cpu-cores cannot be set on this system")
-    usable = os.sched_getaffinity(os.getpid()) if cores else set()
+    usable = _usable() if cores else set()
     if missing := sorted(cores - usable):
         raise ConfigError(
             f"cpu-cores={text!r} names core {missing[0]}, which this process may not use",
             hint=f"it may use {', '.join(map(str, sorted(usable)))}",
         )
     return frozenset(cores)
+
+
+def _usable() -> set[int]:
+    """Cores that the system would let this process run on, wherever the calling thread is kept now."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, range(MOST))
+        return os.sched_getaffinity(0)
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class Settled:
