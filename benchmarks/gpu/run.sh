@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct overlay cli speed context beside steps)
+# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct overlay cli speed product context beside steps)
 # BUNDLE is a folder with GStreamer, PyGObject and wheels whose env.sh sets the paths, and a clip, see README.md.
 set -uo pipefail
 bundle=$1; shift
@@ -32,6 +32,7 @@ for part in "$@"; do
         cli) $limit python3 "$here/run_cli.py" ${CLI_OPTIONS:-} ;;
         beside) $limit python3 "$here/beside.py" ${BESIDE_OPTIONS:-} ;;
         steps) $limit python3 "$here/steps.py" ${STEPS_OPTIONS:-} ;;
+        product) $limit python3 "$here/product.py" ${PRODUCT_OPTIONS:-} ;;
         speed) $limit python3 "$here/speed.py" ${SPEED_OPTIONS:-} ;;
     esac
 done
