@@ -6,7 +6,7 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Learns how long batches of each size take, one after another.
+    """Learns how long batches of each size hold up those behind them.
 
     What is given to a busy model only waits there; given just before the model needs it, the batch can be fuller. Times are
     ``time.monotonic()``; for one thread at a time.
@@ -27,10 +27,12 @@ class Pace:
 
     def finished(self, given: float, now: float) -> None:
         """The model is through with the first of its batches, which was given at ``given``."""
-        size, took = self._sizes.pop(0), now - max(given, self._ended)
-        known = self._seconds.get(size, took)
-        # Rather too short: a model that waits for its next batch costs more than one that is not full.
-        self._seconds[size] = took if took < known else known + 0.1 * (took - known)
+        size, took = self._sizes.pop(0), now - self._ended
+        # Only what was there while the one before ran shows whether the model works on one after another, or on several.
+        if given < self._ended:
+            known = self._seconds.get(size, took)
+            # Rather too short: a model that waits for its next batch costs more than one that is not full.
+            self._seconds[size] = took if took < known else known + 0.1 * (took - known)
         self._ended = now
         self._until = now + sum(self._seconds.get(size, 0.0) for size in self._sizes)
 
