@@ -16,6 +16,7 @@ from gstinfer.cores import Settled, parse_cores
 from gstinfer.elements.base import BatchElement, gproperties, to_structure
 from gstinfer.elements.compat import GObject, Gst, GstBase, event_number
 from gstinfer.elements.guard import guard, report
+from gstinfer.elements.infer.allocation import ask_for
 from gstinfer.elements.infer.direct import can_hand_over, hand_over
 from gstinfer.elements.infer.inflight import FramesInFlight
 from gstinfer.elements.infer.lateness import Lateness
@@ -37,6 +38,10 @@ PREPARATION = ("head", "input_size", "resize", "pad_value", "color", "scale", "m
 """What a configuration of nvinfer says about pictures and outputs of a network."""
 SERIALIZED = 1 << 2
 """GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
+
+
+SPARE = 2
+"""Frames beside those in flight: one that comes and one that has just left."""
 
 
 class PyInfer(BatchElement):
@@ -185,6 +190,8 @@ class PyInfer(BatchElement):
         answered = bool(GstBase.BaseTransform.do_query(self, direction, query))
         if answered and query.type == Gst.QueryType.LATENCY and direction == Gst.PadDirection.SRC:
             self.lateness.answer(query)
+        elif query.type == Gst.QueryType.ALLOCATION and self.in_flight is not None:
+            answered = ask_for(query, self.in_flight.depth + SPARE) or answered
         return answered
 
     def before_event(self, event: Any) -> None:
