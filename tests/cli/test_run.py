@@ -261,6 +261,9 @@ def test_signals_finish_the_files(folder, clean_env, number):
     path = folder / "o.jsonl"
     while time.monotonic() < deadline and not (path.exists() and path.stat().st_size > 2000):
         time.sleep(0.05)
+    # Twice, as by timeout(1), which signals the process and its group.
+    os.kill(child.pid, number)
+    time.sleep(0.02)
     os.kill(child.pid, number)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 0, err

@@ -138,6 +138,7 @@ def test_a_second_signal_ends_all_at_once(job, folder):
     os.kill(workers[0], signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
     wait_for(lambda: gone(workers[1]))
+    time.sleep(0.3)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130

@@ -31,6 +31,8 @@ __all__ = ["Job", "Session", "stop_on_signals"]
 TICK = 0.05
 """Seconds between two looks at the pipelines."""
 
+ECHO = 0.2
+"""Seconds in which a second signal is taken for the first once more: timeout(1) sends it to the process and to its group."""
 SWAP_SECONDS = 120.0
 """Patience with a model that loads."""
 
@@ -435,10 +437,15 @@ def stop_on_signals(session: Running) -> Iterator[None]:
         yield
         return
 
+    first = 0.0
+
     def handle(number: int, _: Any) -> None:
-        if session.stopping:
+        nonlocal first
+        if not session.stopping:
+            first = time.monotonic()
+            session.stop()
+        elif time.monotonic() > first + ECHO:
             session.exit(128 + number)
-        session.stop()
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
