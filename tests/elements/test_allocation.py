@@ -41,7 +41,7 @@ def asked(tmp_path, memory, depth, offered=None):
 
 @pytest.mark.parametrize("depth", [2, 8])
 def test_a_decoder_hears_how_many_surfaces_are_held(tmp_path, depth):
-    assert asked(tmp_path, "(memory:CUDAMemory)", depth) == (True, [(0, depth + 2, 0)])
+    assert asked(tmp_path, "(memory:CUDAMemory)", depth) == (True, [(64 * 64 * 3 // 2, depth + 2, 0)])
 
 
 def test_what_others_need_comes_on_top(tmp_path):

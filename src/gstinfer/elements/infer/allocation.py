@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
+from gstinfer.elements.compat import GstVideo
 from gstinfer.hosts.gstbuffer import function, is_writable, library
 
 __all__ = ["ask_for"]
@@ -44,13 +45,17 @@ def ask_for(query: Any, frames: int) -> bool:
     # Inside of a vfunc the Python object borrows the query, so that it stays writable.
     if not is_writable(query):
         return False
-    _write(hash(query), frames)
+    info = GstVideo.VideoInfo.new_from_caps(caps)
+    if info is None:
+        return False
+    _write(hash(query), frames, info.size)
     return True
 
 
-def _write(query: int, frames: int) -> None:
+def _write(query: int, frames: int, bytes_each: int) -> None:
     if not _count(query):
-        _add(query, None, 0, frames, 0)
+        # Who makes a pool from this makes buffers of this size.
+        _add(query, None, bytes_each, frames, 0)
         return
     pool, size, least, most = C.c_void_p(), C.c_uint(), C.c_uint(), C.c_uint()
     _parse(query, 0, pool, size, least, most)
