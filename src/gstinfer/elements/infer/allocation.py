@@ -45,7 +45,10 @@ def ask_for(query: Any, frames: int) -> bool:
     # Inside of a vfunc the Python object borrows the query, so that it stays writable.
     if not is_writable(query):
         return False
-    info = GstVideo.VideoInfo.new_from_caps(caps)
+    try:
+        info = GstVideo.VideoInfo.new_from_caps(caps)
+    except TypeError:  # what older versions do with caps that are no raw video
+        info = None
     if info is None:
         return False
     _write(hash(query), frames, info.size)
