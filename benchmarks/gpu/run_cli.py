@@ -58,7 +58,7 @@ class Look:
         self.elements: dict[str, list[str]] = {}
         self.caps: dict[str, str] = {}
         self.times: dict[Branch, list[float]] = {}
-        end, count = Branch._end, Branch._count
+        end = Branch._end
 
         def ended(branch: Branch, error: str) -> None:
             if branch.element is not None:
@@ -68,12 +68,16 @@ class Look:
                 self.caps[name] = caps.to_string() if caps is not None else "none"
             end(branch, error)
 
-        def counted(branch: Branch, pad: Any, info: Any) -> Any:
-            if info.type & Gst.PadProbeType.BUFFER:
+        def noted(original: Any) -> Any:
+            def frame(branch: Branch, *arguments: Any) -> Any:
                 self.times.setdefault(branch, []).append(time.perf_counter())
-            return count(branch, pad, info)
+                return original(branch, *arguments)
 
-        Branch._end, Branch._count = ended, counted  # type: ignore[method-assign]
+            return frame
+
+        Branch._end = ended  # type: ignore[method-assign]
+        for name in ("_count", "_tally"):
+            setattr(Branch, name, noted(getattr(Branch, name)))
 
     def gap(self, branch: Branch, since: float, until: float) -> float:
         """Longest time in seconds without a frame."""

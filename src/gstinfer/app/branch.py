@@ -282,8 +282,8 @@ class Branch:
         if self._deadline is None:
             self._deadline = time.monotonic() + STOP_SECONDS
         self._stopping.set()
-        queue = self._queue
-        if queue is not None and not self.source.live and self.max_frames is None:
+        if (queue := self._queue) is not None:
+            # Where one is there already, it drops the frames before this one sees them.
             queue.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, self._limit)
         for element in list(self._elements):
             if element.get_factory().get_name() == "pyvlm":
@@ -378,7 +378,7 @@ class Branch:
         elif not self.entered and not self.source.live and now > self._since + FIRST_FRAME_SECONDS:
             self._fail(f"it cannot be decoded: no frame came within {FIRST_FRAME_SECONDS:g} s")
         if self.running:
-            if self.entered != self._seen:
+            if not self.source.live and self.entered != self._seen:
                 self._seen, self._last_arrival = self.entered, now
             self.state = self._present(now)
 

@@ -40,22 +40,19 @@ class Counts:
     def add(self, results: FrameResults | None) -> None:
         """Counts one frame, with what is known about it."""
         with self._lock:
-            self._add(results)
-
-    def _add(self, results: FrameResults | None) -> None:
-        self.last = time.monotonic()
-        if self.first is None:
-            self.first = self.last
-        self.frames += 1
-        if results is None or results.inferred is False:
-            return
-        self.inferred += 1
-        found = results.detections
-        if found is None:
-            return
-        self.objects.update(found.named(None).label or [])
-        if found.tracker_id is not None:
-            self.tracks.update(i for i in found.tracker_id.tolist() if i >= 0)
+            self.last = time.monotonic()
+            if self.first is None:
+                self.first = self.last
+            self.frames += 1
+            if results is None or results.inferred is False:
+                return
+            self.inferred += 1
+            found = results.detections
+            if found is None:
+                return
+            self.objects.update(found.named(None).label or [])
+            if found.tracker_id is not None:
+                self.tracks.update(i for i in found.tracker_id.tolist() if i >= 0)
 
     @property
     def fps(self) -> float:

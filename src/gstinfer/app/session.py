@@ -33,6 +33,7 @@ TICK = 0.05
 
 ECHO = 0.2
 """Seconds in which a second signal is taken for the first once more: timeout(1) sends it to the process and to its group."""
+
 SWAP_SECONDS = 120.0
 """Patience with a model that loads."""
 

@@ -39,7 +39,6 @@ PREPARATION = ("head", "input_size", "resize", "pad_value", "color", "scale", "m
 SERIALIZED = 1 << 2
 """GST_EVENT_TYPE_SERIALIZED, a flag in the number of an event type."""
 
-
 SPARE = 2
 """Frames beside those in flight: one that comes and one that has just left."""
 
