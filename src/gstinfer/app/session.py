@@ -94,6 +94,7 @@ class Session:
         branches: One per input, those that ended too.
         seats: The devices, each with a model of its own; a stream gets the one that runs the fewest.
         urls: Where messages go, each target once.
+        begun: Set once inputs may be added, and at the end in any case.
 
     Raises:
         GstInferError: A setting, an input's name, an output or a message target that cannot be used.
@@ -150,6 +151,7 @@ class Session:
         self._stop = threading.Event()
         self._stop_sent = False
         self._running = False
+        self.begun = threading.Event()
         self._lock = threading.Lock()
         self._updates: dict[tuple[Device, str], str] = {}
 
@@ -227,6 +229,8 @@ class Session:
             PublishError: A message target cannot be opened.
         """
         with ExitStack() as stack:
+            # At the latest when it is over, so that nobody waits for ever.
+            stack.callback(self.begun.set)
             stack.callback(self._abandon)
             for branch in self.branches:
                 branch.probe(self.seats[0].device)
@@ -246,6 +250,7 @@ class Session:
                 # Streams stop before their picture does.
                 stack.callback(self._abandon)
             self._running = True
+            self.begun.set()
             stack.callback(self._closed)
             for branch in ready:
                 if self._stop.is_set():

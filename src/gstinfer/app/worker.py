@@ -130,6 +130,8 @@ class _Worker:
 
     def _answer(self, number: int, command: str, arguments: tuple[Any, ...]) -> None:
         reason: GstInferError | None = None
+        # The parent may ask for something as soon as it has let this process begin.
+        self.session.begun.wait()
         try:
             if command == "add":
                 key, source, output = arguments
