@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from gstinfer.cores import parse_cores, settle
+from gstinfer import cores as module
+from gstinfer.cores import parse_cores, set_aside, settle
 from gstinfer.errors import ConfigError
 
 HERE = sorted(os.sched_getaffinity(0))
@@ -60,3 +61,43 @@ def test_one_thread_settles_and_no_other():
         thread.join()
     assert found == [set(HERE[:1]), set(HERE)]
     assert os.sched_getaffinity(0) == set(HERE)
+
+
+def masks(*threads):
+    return [os.sched_getaffinity(thread.native_id) for thread in threads]
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
+def test_everything_is_kept_off_a_core_for_a_while_but_what_settles_there(monkeypatch):
+    monkeypatch.setattr(module, "LEAST", 1)
+    ended, settled, both = threading.Event(), threading.Event(), []
+
+    def own():
+        settle(frozenset(HERE[-1:]))
+        settled.set()
+        ended.wait()
+
+    before = threading.Thread(target=ended.wait)
+    before.start()
+    try:
+        with set_aside(1) as cores:
+            assert cores == (HERE[-1],)
+            during, mine = threading.Thread(target=ended.wait), threading.Thread(target=own)
+            both = [during, mine]
+            for thread in both:
+                thread.start()
+            settled.wait()
+            rest = set(HERE[:-1])
+            assert masks(before, during, mine) == [rest, rest, {HERE[-1]}] and os.sched_getaffinity(0) == rest
+        assert masks(before, during, mine) == [set(HERE), set(HERE), {HERE[-1]}]
+        assert os.sched_getaffinity(0) == set(HERE)
+    finally:
+        ended.set()
+        for thread in [before, *both]:
+            thread.join()
+
+
+@pytest.mark.parametrize("count", [0, len(HERE)])
+def test_no_core_is_set_aside_where_too_few_are_there(count):
+    with set_aside(count) as cores:
+        assert cores == () and os.sched_getaffinity(0) == set(HERE)

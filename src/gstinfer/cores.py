@@ -7,15 +7,20 @@ handover with a wake-up of another core; on one core most handovers do not take 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import get_ident, get_native_id
 
 from gstinfer.errors import ConfigError
 
-__all__ = ["Settled", "parse_cores", "settle"]
+__all__ = ["Settled", "parse_cores", "set_aside", "settle"]
 
 MOST = 1024
 """Cores that are asked about."""
+
+LEAST = 4
+"""Cores for each one that is set aside."""
 
 
 def parse_cores(text: str) -> frozenset[int]:
@@ -86,3 +91,37 @@ def settle(cores: frozenset[int]) -> None:
     """Has the calling thread, and what it starts from now on, run on these cores alone; on any where there are none."""
     if cores:
         os.sched_setaffinity(0, cores)
+
+
+@contextmanager
+def set_aside(count: int) -> Iterator[tuple[int, ...]]:
+    """Keeps this process, its threads and what they start, off some cores for a while, but for what ``settle`` puts there.
+
+    Args:
+        count: Cores; 0 for nothing at all.
+
+    Returns:
+        The cores, the last that this thread may use; none where fewer than ``LEAST`` times as many are there.
+    """
+    usable = os.sched_getaffinity(0) if count and hasattr(os, "sched_getaffinity") else set()
+    if not count or len(usable) < LEAST * count:
+        yield ()
+        return
+    cores = tuple(sorted(usable)[-count:])
+    rest = usable.difference(cores)
+    before = _move(lambda thread, mask: mask.difference(cores))
+    try:
+        yield cores
+    finally:
+        _move(lambda thread, mask: before.get(thread, usable) if mask == rest else mask)
+
+
+def _move(choose: Callable[[int, set[int]], set[int]]) -> dict[int, set[int]]:
+    """Lets every thread of this process run on the cores chosen by its number and present cores; gives the present ones."""
+    before: dict[int, set[int]] = {}
+    for thread in (int(task.name) for task in Path("/proc/self/task").iterdir()):
+        with suppress(OSError):  # it has ended
+            before[thread] = os.sched_getaffinity(thread)
+            if wanted := choose(thread, before[thread]):
+                os.sched_setaffinity(thread, wanted)
+    return before

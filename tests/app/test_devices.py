@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("gi")
 
 from gstinfer.app import devices
-from gstinfer.app.devices import Seat, least_loaded, parse_devices, resolve
+from gstinfer.app.devices import Seat, least_loaded, on_one_core, parse_devices, resolve
 from gstinfer.app.session import Job, Session
 from gstinfer.errors import ConfigError
 from gstinfer.image import Device
@@ -69,3 +69,22 @@ def test_the_next_stream_goes_where_the_fewest_are():
     assert [seats.index(seat) for seat in taken[1:]] == [0, 1, 2, 0, 1, 2, 0]
     taken.remove(seats[1])
     assert least_loaded(seats, taken) is seats[1]
+
+
+def seat(model, device="cuda:0", then=None, **more):
+    return Seat(Device.parse(device), {"pyinfer": {"model": model, "device": device, **more}, "then": then})
+
+
+def test_python_gets_a_core_where_a_model_does_not_wait_for_its_gpu(tmp_path):
+    text = "class Ahead:\n    def submit(self, batch): ...\nclass Waits:\n    def predict(self, batch): ...\n"
+    (tmp_path / "m.py").write_text(text)
+    ahead, waits = f"{tmp_path}/m.py:Ahead", f"{tmp_path}/m.py:Waits"
+    assert on_one_core(seat(ahead)) == on_one_core(seat("torch:net.pt2")) == on_one_core(seat("net.pt2")) == ["pyinfer"]
+    for model in (waits, f"{tmp_path}/m.py:Absent", "nanodet-coco", "net.onnx"):
+        assert on_one_core(seat(model)) == []
+    for other in (seat(ahead, "cpu"), seat(ahead, cpu_cores="0"), seat(ahead, cpu_cores="")):
+        assert on_one_core(other) == []
+    behind = {"model": ahead, "device": "cuda:0"}
+    assert on_one_core(seat(ahead, then=behind)) == ["pyinfer", "then"]
+    assert on_one_core(seat(waits, then=behind)) == ["then"]
+    assert on_one_core(seat(ahead, then={**behind, "device": "cpu"})) == ["pyinfer"]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from gstinfer import gpu
-from gstinfer.errors import ConfigError
+from gstinfer.errors import ConfigError, GstInferError
 from gstinfer.image import Device
 from gstinfer.model import ModelSpec
 from gstinfer.unwinder import cxx_library
 
-__all__ = ["Seat", "least_loaded", "parse_devices", "resolve", "runs_on_gpu"]
+__all__ = ["Seat", "least_loaded", "on_one_core", "parse_devices", "resolve", "runs_on_gpu"]
 
 HINT = "use auto, cpu, cuda, cuda:N, or several GPUs: cuda:0,cuda:1"
 
@@ -113,6 +113,29 @@ def _torch() -> bool:
     except ImportError:
         return False
     return bool(torch.cuda.is_available())
+
+
+def on_one_core(seat: Seat) -> list[str]:
+    """Which elements of a seat are better off with their Python on one core: those whose models compute on a GPU and do not
+    wait for it. Where the user named cores, none."""
+    found: list[str] = []
+    for name in ("pyinfer", "then"):
+        properties = seat.properties.get(name) or {"device": "cpu"}
+        gpu_wanted = str(properties["device"]).startswith("cuda")
+        if gpu_wanted and "cpu_cores" not in properties and _works_ahead(str(properties["model"])):
+            found.append(name)
+    return found
+
+
+def _works_ahead(model: str) -> bool:
+    """Whether a model has ``submit``."""
+    spec = ModelSpec.parse(model)
+    if spec.kind != "python":
+        return spec.kind == "runtime" and spec.name == "torch"
+    try:
+        return callable(getattr(spec.target_object(), "submit", None))
+    except GstInferError:  # said when it is loaded
+        return False
 
 
 def least_loaded(seats: Sequence[Seat], taken: Iterable[Seat | None]) -> Seat:

@@ -16,11 +16,12 @@ import gstinfer
 from gstinfer import registry
 from gstinfer.app import naming, sinks, sources, window
 from gstinfer.app.branch import Branch
-from gstinfer.app.devices import Seat, least_loaded, resolve
+from gstinfer.app.devices import Seat, least_loaded, on_one_core, resolve
 from gstinfer.app.mosaic import Mosaic
 from gstinfer.app.running import Running
 from gstinfer.app.settings import parse_settings, refuse_idle
 from gstinfer.app.sources import Source
+from gstinfer.cores import set_aside
 from gstinfer.errors import ConfigError, HostError, ModelLoadError, UnknownNameError
 from gstinfer.image import Device
 from gstinfer.model import ModelSpec
@@ -231,6 +232,10 @@ class Session:
         with ExitStack() as stack:
             # At the latest when it is over, so that nobody waits for ever.
             stack.callback(self.begun.set)
+            settling = on_one_core(self.seats[0])
+            for core in stack.enter_context(set_aside(1 if settling else 0)):
+                for seat in self.seats:
+                    seat.properties.update({n: {**(seat.properties[n] or {}), "cpu_cores": str(core)} for n in settling})
             stack.callback(self._abandon)
             for branch in self.branches:
                 branch.probe(self.seats[0].device)

@@ -17,11 +17,13 @@ from typing import Any, NoReturn
 from gstinfer.app import naming, sources
 from gstinfer.app.branch import RUNNING, Branch
 from gstinfer.app.child import Child, ended_by
+from gstinfer.app.devices import on_one_core
 from gstinfer.app.relay import Relay
 from gstinfer.app.session import KEPT, SWAP_SECONDS, TICK, Job, Session
 from gstinfer.app.settings import parse_settings
 from gstinfer.app.sources import Source
 from gstinfer.app.worker import Order
+from gstinfer.cores import set_aside
 from gstinfer.errors import ConfigError, GstInferError, ModelLoadError
 from gstinfer.model import ModelSpec
 from gstinfer.publish.jsonl import JsonLines
@@ -105,6 +107,7 @@ class Workers:
         plan = Session(job)
         self.job, self.model, self.urls = job, plan.model, plan.urls
         self.count = max(1, count if job.stay else min(count, len(plan.branches)))
+        self._settling = on_one_core(plan.seats[0])
         self._devices = [str(seat.infer["device"]) for seat in plan.seats]
         self._keys = numbers()
         self.branches: list[Row] = [
@@ -176,9 +179,10 @@ class Workers:
             GstInferError: What a worker refused before it began.
         """
         with ExitStack() as stack:
+            cores = stack.enter_context(set_aside(self.count if self._settling else 0))
             stack.callback(self._close)
             for number in range(1, self.count + 1):
-                self._start(number)
+                self._start(number, *cores[number - 1 : number])
             while any(child.alive for child in self._children):
                 self._step()
                 if tick is not None:
@@ -189,7 +193,7 @@ class Workers:
             raise self._errors[0]
         return not self.failed and not self.error
 
-    def _start(self, number: int) -> None:
+    def _start(self, number: int, *cores: int) -> None:
         pipes = {url: relay.pipe() for url, relay in self._relays.items()}
         self._pipes |= {(number, f"/dev/fd/{pipe}"): self._relays[url] for url, pipe in pipes.items()}
         # Each process has the next device; where there are more devices than processes, several.
@@ -197,6 +201,7 @@ class Workers:
         order = Order(
             replace(
                 self.job, inputs=(), stay=True, model=self.model, device=",".join(devices),
+                settings=[*self.job.settings, *(f"{name}.cpu-cores={core}" for core in cores for name in self._settling)],
                 publish=[f"file:/dev/fd/{pipes[url]}" if url in pipes else url for url in self.urls],
             ),
             [(row.key, row.source, row.output) for row in self.branches if row.worker == number],
