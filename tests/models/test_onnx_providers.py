@@ -14,6 +14,8 @@ from gstinfer.image import Device
 from gstinfer.models.onnx import PROVIDERS, OnnxRuntime
 
 GPU = Device("cuda", 1)
+CUDA = ("CUDAExecutionProvider", {"device_id": 1, "cudnn_conv_algo_search": "HEURISTIC"})
+CPU = ("CPUExecutionProvider", {})
 
 
 class TensorLike:
@@ -36,7 +38,8 @@ class Session:
     seen: list = []  # noqa: RUF012
     pretend: list = []  # noqa: RUF012
 
-    def __init__(self, path, options, providers):
+    def __init__(self, path, options, providers, enable_fallback=True):
+        assert not enable_fallback, "it would print, and go on with the CPU"
         Session.seen.append(providers)
 
     def disable_fallback(self):
@@ -66,11 +69,11 @@ def library(monkeypatch):
 @pytest.mark.parametrize(
     ("provider", "device", "want"),
     [
-        ("auto", Device(), [("CPUExecutionProvider", {})]),
-        ("auto", GPU, [("CUDAExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
-        ("cuda", GPU, [("CUDAExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
-        ("tensorrt", GPU, [("TensorrtExecutionProvider", {"device_id": 1}), ("CPUExecutionProvider", {})]),
-        ("openvino", Device(), [("OpenVINOExecutionProvider", {"device_type": "CPU"}), ("CPUExecutionProvider", {})]),
+        ("auto", Device(), [CPU]),
+        ("auto", GPU, [CUDA, CPU]),
+        ("cuda", GPU, [CUDA, CPU]),
+        ("tensorrt", GPU, [("TensorrtExecutionProvider", {"device_id": 1}), CUDA, CPU]),
+        ("openvino", Device(), [("OpenVINOExecutionProvider", {"device_type": "CPU"}), CPU]),
     ],
 )
 def test_the_provider_asked_for_comes_first(library, tmp_path, provider, device, want):
@@ -100,11 +103,33 @@ def test_a_provider_that_is_missing_is_an_error(monkeypatch, tmp_path, provider,
     assert f"pip install {package}" in caught.value.hint
 
 
-def test_a_provider_that_fails_to_start_is_an_error(library, tmp_path):
-    """ONNX Runtime goes on with the CPU then."""
+@pytest.mark.parametrize("provider", ["tensorrt", "cuda"])
+def test_a_provider_that_fails_to_start_is_an_error(library, tmp_path, monkeypatch, provider):
+    """ONNX Runtime goes on with the CPU then, and its reason goes to stderr alone."""
     Session.pretend = ["CPUExecutionProvider"]
-    with pytest.raises(ModelLoadError, match="could not use TensorrtExecutionProvider on cuda:1 for"):
-        OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU, provider="tensorrt")
+    (tmp_path / "capi").mkdir()
+    (tmp_path / f"capi/libonnxruntime_providers_{provider}.so").write_bytes(b"no library")
+    monkeypatch.setattr(onnxruntime, "__file__", str(tmp_path / "__init__.py"))
+    with pytest.raises(ModelLoadError, match=r"could not use .*ExecutionProvider on cuda:1 for o\.onnx: .*too short"):
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU, provider=provider)
+
+
+def test_a_library_that_the_provider_lacks_is_named(library, tmp_path):
+    """The CPU's package has no such provider at all, which the loader says in the same words."""
+    Session.pretend = ["CPUExecutionProvider"]
+    with pytest.raises(ModelLoadError, match="cannot open shared object") as caught:
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU)
+    assert "onnxruntime-gpu[cuda,cudnn]" in caught.value.hint
+
+
+def test_a_failure_of_the_gpu_is_no_fault_of_the_file(library, tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise RuntimeError("CUDA failure 2: out of memory ; GPU=1 ; expr=cudaMalloc((void**)&p, size);")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fails)
+    with pytest.raises(ModelLoadError, match="CUDA failure 2: out of memory") as caught:
+        OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU)
+    assert "nvidia-smi" in caught.value.hint
 
 
 def test_the_option_reaches_the_runtime(tmp_path):

@@ -21,7 +21,7 @@ from gstinfer.model import Model
 from gstinfer.models.labels import LabelsOption, read_sidecar
 from gstinfer.models.planning import FIELDS, check_picture, numbers, plan, size
 from gstinfer.models.runtime import Runtime
-from gstinfer.preprocess import prepare
+from gstinfer.preprocess import Preprocessing, prepare
 from gstinfer.reload import UserFunction
 from gstinfer.results import Result
 from gstinfer.settings import option
@@ -299,9 +299,10 @@ class NetworkModel(Model):
             return []
         start = time.perf_counter()
         count, images = len(batch), [frame.image for frame in batch]
-        rows = self.max_batch or count
+        rows = self._run_size(count)
         if batch.device.is_cuda:
-            pixels, transforms = prepare(images, self.preprocessing)
+            blank = _blank(self.preprocessing, batch.device, rows) if rows > count else None
+            pixels, transforms = prepare(images, self.preprocessing, out=blank)
             pixels = pixels if self.device.is_cuda else pixels.cpu().numpy()
         else:
             if len(self._buffer) < rows:
@@ -318,6 +319,10 @@ class NetworkModel(Model):
         seconds["run"] += ran - prepared
         seconds["decode"] += time.perf_counter() - ran
         return results
+
+    def _run_size(self, count: int) -> int:
+        """Pictures of the run that a batch of ``count`` becomes; nobody looks at those that fill it up."""
+        return self.max_batch or count
 
     def _run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         assert self._runtime is not None
@@ -339,6 +344,14 @@ class NetworkModel(Model):
         runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.close()
+
+
+def _blank(spec: Preprocessing, device: Device, rows: int) -> Any:
+    """An input in GPU memory."""
+    from gstinfer.preprocess.cuda import gpu_torch
+
+    torch = gpu_torch()
+    return torch.zeros(spec.input_shape(rows), dtype=getattr(torch, spec.dtype), device=str(device))
 
 
 def as_names(labels: Any) -> tuple[str, ...]:

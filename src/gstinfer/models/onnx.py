@@ -15,6 +15,7 @@ from gstinfer.heads.base import NetworkInfo, TensorInfo
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
+from gstinfer.models.onnx_cuda import SteadyBatch, load_libraries, why_not
 from gstinfer.models.onnx_sizes import free_sizes
 from gstinfer.settings import option
 from gstinfer.unwinder import cxx_library
@@ -52,7 +53,7 @@ class OnnxRuntime:
         device: Where to run; a CUDA device is never replaced by the CPU.
         threads: Threads of one run on the CPU, 0 for one per core this process may use.
         provider: A key of ``PROVIDERS``; auto is cuda on a CUDA device and cpu elsewhere. What a provider has no kernel
-            for runs on the CPU, node by node; that is ONNX Runtime's own design.
+            for runs on the CPU (for tensorrt: by CUDA first), node by node; that is ONNX Runtime's own design.
         any_size: Whether the file's batch and picture sizes are made free.
 
     Raises:
@@ -79,9 +80,12 @@ class OnnxRuntime:
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         check_file(self.path, "an ONNX model")
+        if self.device.is_cuda:
+            load_libraries()
         try:
             file = free_sizes(self.path.read_bytes()) if any_size else str(self.path)
-            self._session = ort.InferenceSession(file, options, providers=providers)
+            # Its own way out of a failure is to print a few lines and go on with the CPU.
+            self._session = ort.InferenceSession(file, options, providers=providers, enable_fallback=False)
         except Exception as error:
             raise ModelLoadError(
                 f"{self.path} cannot be loaded by ONNX Runtime {ort.__version__}: {_reason(error, self.path)}",
@@ -91,9 +95,11 @@ class OnnxRuntime:
         wanted = providers[0][0]
         if wanted not in self._session.get_providers():
             self.close()
+            reason = why_not(ort, "tensorrt" if "Tensorrt" in wanted else "cuda") if self.device.is_cuda else ""
             raise ModelLoadError(
-                f"ONNX Runtime {ort.__version__} could not use {wanted} on {self.device} for {self.path.name}",
-                hint="gstinfer doctor says which CUDA or cuDNN library is missing" if self.device.is_cuda else "",
+                f"ONNX Runtime {ort.__version__} could not use {wanted} on {self.device} for {self.path.name}"
+                + (f": {reason}" if reason else ""),
+                hint="pip install 'onnxruntime-gpu[cuda,cudnn]'" if "cannot open shared object" in reason else "",
             )
         self.info = NetworkInfo(
             tuple(_tensor(node) for node in self._session.get_inputs()),
@@ -131,13 +137,10 @@ class OnnxRuntime:
                 binding.bind_output(item.name, *_address(out[item.name], item))
             else:
                 binding.bind_output(item.name)
-        binding.synchronize_inputs()
+        # Returns when the outputs are there. The binding's own synchronize_* would wait for everything else on the GPU too.
         self._session.run_with_iobinding(binding)
-        binding.synchronize_outputs()
         values = binding.get_outputs()
-        return {
-            name: out[name] if name in out else value.numpy() for name, value in zip(self._outputs, values)
-        }
+        return {name: out[name] if name in out else value.numpy() for name, value in zip(self._outputs, values)}
 
     def close(self) -> None:
         self._session = None
@@ -159,11 +162,14 @@ class OnnxModel(NetworkModel):
     )
 
     any_size = option(
-        bool, False, "Whether batch and picture size of the file may change: for networks that were exported at one size"
+        bool,
+        False,
+        "Whether batch and picture size of the file may change: for networks that were exported at one size",
     )
 
     def __init__(self, path: str, **options: Any) -> None:
         super().__init__(self._opened, path=path, **options)
+        self._steady = SteadyBatch()
 
     def _freed(self, info: NetworkInfo) -> NetworkInfo:
         picture = info.inputs[0].shape
@@ -173,6 +179,12 @@ class OnnxModel(NetworkModel):
         self._runtime.close()
         self._runtime = self._opened(self.device, self._find("threads")[0] or 0, any_size=True)
         return replace(info, inputs=self._runtime.info.inputs, outputs=self._runtime.info.outputs)
+
+    def _run_size(self, count: int) -> int:
+        # A function of the user's might meet what was found in blank pictures.
+        if not self.device.is_cuda or self.max_batch is not None or self.functions:
+            return super()._run_size(count)
+        return self._steady.rows(count)
 
     def _opened(self, device: Device, threads: int, any_size: bool = False) -> OnnxRuntime:
         assert self._path is not None
@@ -201,7 +213,7 @@ def _onnxruntime() -> Any:
 
 
 def _providers(ort: Any, device: Device, provider: str) -> list[tuple[str, dict[str, Any]]]:
-    """The provider asked for, with its settings, then the CPU's."""
+    """The provider asked for, with its settings, then those for what it has no kernel for."""
     asked = f"provider={provider}"
     if provider == "auto":
         provider = "cuda" if device.is_cuda else "cpu"
@@ -219,11 +231,17 @@ def _providers(ort: Any, device: Device, provider: str) -> list[tuple[str, dict[
             hint=f"pip install {PACKAGES.get(provider, 'onnxruntime')} in place of onnxruntime, or set "
             f"{'device=cpu' if device.is_cuda else 'provider=cpu'}",
         )
-    settings: dict[str, Any] = {"device_id": device.index} if device.is_cuda else {}
-    if provider == "openvino":
-        settings = {"device_type": "CPU"}
-    chosen = [(PROVIDERS[provider], settings)]
-    return chosen if provider == "cpu" else [*chosen, (PROVIDERS["cpu"], {})]
+    gpu = {"device_id": device.index}
+    cpu: tuple[str, dict[str, Any]] = (PROVIDERS["cpu"], {})
+    # Its default tries every algorithm of every convolution whenever a batch has another size.
+    cuda = (PROVIDERS["cuda"], {**gpu, "cudnn_conv_algo_search": "HEURISTIC"})
+    chosen: dict[str, list[tuple[str, dict[str, Any]]]] = {
+        "cpu": [cpu],
+        "cuda": [cuda, cpu],
+        "tensorrt": [(PROVIDERS["tensorrt"], gpu), cuda, cpu],
+        "openvino": [(PROVIDERS["openvino"], {"device_type": "CPU"}), cpu],
+    }
+    return chosen[provider]
 
 
 def _address(tensor: Any, item: TensorInfo) -> tuple[Any, ...]:
@@ -249,6 +267,8 @@ def _newer(error: Exception) -> str:
 def _remedy(error: Exception) -> str:
     if _newer(error):
         return "export it with an older opset, or upgrade onnxruntime"
+    if "CUDA failure" in str(error):
+        return "nvidia-smi shows the driver, and what else uses the GPU's memory"
     return "check the file, with onnx.checker.check_model for one, or export it again"
 
 
