@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gstinfer import threadstate
 from gstinfer.elements.compat import GObject, Gst, GstBase, describe_class, event_number, refloat, structure_of
 from gstinfer.elements.guard import guard, report
 from gstinfer.elements.witness import keep_witness
@@ -247,6 +248,9 @@ class BatchElement(GstBase.BaseTransform):  # type: ignore[misc]
         """What an event means to the stage, before it goes on downstream."""
         kind, types = event.type, Gst.EventType
         stage = self.stage
+        if kind == types.SEGMENT:
+            # On the thread that brings the buffers, before they come.
+            threadstate.keep()
         if kind == types.STREAM_START:
             self.announced_stream = event.parse_stream_start() or ""
             self.sequence = 0
