@@ -182,17 +182,11 @@ def _spans(elements: str, frames: int) -> tuple[Any, str]:
 def full(net: str, streams: int, workers: int, bound: float, options: argparse.Namespace) -> None:
     """Everything together, at one number of streams and of processes."""
     os.environ["BENCH_NET"] = net
-    elements, free = f"{element(net, str(streams))} {BEHIND}", torch.cuda.mem_get_info()[0]
-    if workers > 1:
-        rate = measure_workers(workers, streams, elements, options.frames, options.limit)
-    else:
-        every = os.sched_getaffinity(0)
-        rate = measure(streams, on_core(elements), options.frames, options.limit)
-        os.sched_setaffinity(0, every)
+    rate = measure_workers(workers, streams, f"{element(net, str(streams))} {BEHIND}", options.frames, options.limit)
     print(
         f"full {net}, {streams} streams, {workers} processes: {rate.fps:.0f} fps, {rate.fps / bound:.3f} of "
-        f"min(decode, model) {bound:.0f}, {rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames, "
-        f"GPU memory {(free - torch.cuda.mem_get_info()[0]) / 2**20:+.0f} MiB after {rate.error}",
+        f"min(decode, model) {bound:.0f}, {rate.cpu * 1e6:.0f} us of CPU a frame, slowest stream {rate.least} frames "
+        f"{rate.error}",
         flush=True,
     )
 
