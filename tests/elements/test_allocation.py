@@ -50,6 +50,11 @@ def test_what_others_need_comes_on_top(tmp_path):
     assert asked(tmp_path, "(memory:CUDAMemory)", 4, (6144, 3, 20)) == (True, [(6144, 9, 20)])
 
 
+def test_more_surfaces_than_a_decoder_can_have_are_not_asked_for(tmp_path):
+    assert asked(tmp_path, "(memory:CUDAMemory)", 64) == (True, [(64 * 64 * 3 // 2, 62, 0)])
+    assert asked(tmp_path, "(memory:CUDAMemory)", 32, (6144, 40, 0)) == (True, [(6144, 62, 0)])
+
+
 def test_nothing_is_said_where_nothing_is_held_or_memory_is_not_scarce(tmp_path):
     assert asked(tmp_path, "(memory:CUDAMemory)", 1)[1] == []
     assert asked(tmp_path, "", 8)[1] == []

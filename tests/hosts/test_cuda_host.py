@@ -92,6 +92,16 @@ def test_leaving_waits_for_the_readers_before_the_map_ends():
     assert order == [0, 1]
 
 
+def test_a_buffer_that_is_closed_has_its_memory_for_itself():
+    buffer, caps = fresh()
+    memory = _CudaMemory.from_address(memory_of(buffer))
+    assert memory.refcount == 1
+    opened = CudaHost(caps, stream(), cuda=False).open(buffer)
+    with opened as batch:
+        assert memory.refcount == 2
+    assert len(batch) and memory.refcount == 1, "a decoder could not have it back before this is gone"
+
+
 def test_an_array_that_is_kept_keeps_the_map():
     buffer, caps = pull("video/x-raw,format=NV12,width=64,height=48", "white")
     host = CudaHost(caps, stream(), cuda=False)

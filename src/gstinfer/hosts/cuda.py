@@ -222,7 +222,7 @@ def planes_of(
     Raises:
         HostError: The planes do not fit into the buffer.
     """
-    name, width = (("NV12", 2) if video.name == "P010_10LE" else (video.name, 1))
+    name, width = ("NV12", 2) if video.name == "P010_10LE" else (video.name, 1)
     interface: Any = hold.mapping.__array_interface__
     first, size = interface["data"][0], hold.mapping.size
     planes = []
@@ -321,4 +321,7 @@ class _Opened(OpenedBuffer):
         return Image(name, planes, video.width, video.height, video.color, device)
 
     def release(self) -> None:
-        self.hold.wait()
+        # Nothing here keeps the memory from now on: whoever lets go of a decoder's surface last waits for the decoder, and
+        # this thread would do so with the interpreter.
+        hold, self.hold = self.hold, None
+        hold.wait()

@@ -1,7 +1,7 @@
 """How many frames a decoder has to have room for, where it hands out surfaces of its own.
 
-From GStreamer 1.24 on NVIDIA's decoders have as many output surfaces as the elements behind them ask for, and two more; a
-decoder and an element that holds all of them would wait for each other for ever.
+From GStreamer 1.24 on NVIDIA's decoders do so where ``num-output-surfaces`` is not 1, its default. With 0 they have as many as
+the elements behind them ask for, and two more; a frame that finds none of them free is copied, as all are with 1.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from gstinfer.elements.compat import GstVideo
 from gstinfer.hosts.gstbuffer import function, is_writable, library
 
 __all__ = ["ask_for"]
+
+MOST = 62
+"""More than 64 surfaces, with the decoder's own two, NVDEC refuses."""
 
 _gst = library("libgstreamer-1.0.so.0")
 _release = function(_gst, "gst_object_unref", None, C.c_void_p)
@@ -58,11 +61,11 @@ def ask_for(query: Any, frames: int) -> bool:
 def _write(query: int, frames: int, bytes_each: int) -> None:
     if not _count(query):
         # Who makes a pool from this makes buffers of this size.
-        _add(query, None, bytes_each, frames, 0)
+        _add(query, None, bytes_each, min(MOST, frames), 0)
         return
     pool, size, least, most = C.c_void_p(), C.c_uint(), C.c_uint(), C.c_uint()
     _parse(query, 0, pool, size, least, most)
-    needed = least.value + frames
+    needed = min(MOST, least.value + frames)
     _set(query, 0, pool, size.value, needed, most.value and max(most.value, needed))
     if pool:
         _release(pool)
