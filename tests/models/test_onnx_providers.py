@@ -123,12 +123,15 @@ def test_a_library_that_the_provider_lacks_is_named(library, tmp_path):
 
 
 def test_a_failure_of_the_gpu_is_no_fault_of_the_file(library, tmp_path, monkeypatch):
+    place = "/onnxruntime_src/cuda_call.cc:154 bool CudaCall(const char*) [with ERRTYPE = cudaError; bool THRW = true] "
+
     def fails(*_, **__):
-        raise RuntimeError("CUDA failure 2: out of memory ; GPU=1 ; expr=cudaMalloc((void**)&p, size);")
+        raise RuntimeError(f"{2 * place}CUDA failure 2: out of memory ; GPU=1 ; hostname=here ; expr=cudaMalloc(&p, n); ")
 
     monkeypatch.setattr(onnxruntime, "InferenceSession", fails)
-    with pytest.raises(ModelLoadError, match="CUDA failure 2: out of memory") as caught:
+    with pytest.raises(ModelLoadError) as caught:
         OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU)
+    assert caught.value.message.endswith(f"ONNX Runtime {onnxruntime.__version__}: CUDA failure 2: out of memory")
     assert "nvidia-smi" in caught.value.hint
 
 

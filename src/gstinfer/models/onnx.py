@@ -267,7 +267,7 @@ def _newer(error: Exception) -> str:
 def _remedy(error: Exception) -> str:
     if _newer(error):
         return "export it with an older opset, or upgrade onnxruntime"
-    if "CUDA failure" in str(error):
+    if re.search(r"CU\w+ failure", str(error)):
         return "nvidia-smi shows the driver, and what else uses the GPU's memory"
     return "check the file, with onnx.checker.check_model for one, or export it again"
 
@@ -277,6 +277,8 @@ def _reason(error: Exception, path: Path) -> str:
     if _newer(error):
         return f"it was exported for ONNX opset {_newer(error)}, which is newer than this release reads"
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ", "", one_line(error, 2000))
+    if gpu := re.search(r"CU\w+ failure \d+: [^;]*", text):
+        return gpu[0].strip()
     text = re.sub(rf"Load model from {re.escape(str(path))} failed:\s*", "", text)
     return re.sub(r"^/\S+:\d+ .*?\) (?=[A-Z])", "", text)[:300]
 
