@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
+import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 
@@ -134,3 +137,31 @@ def test_many_threads_leave_nothing_behind():
     for thread in threads:
         thread.end()
     assert states() == before
+
+
+def test_a_thread_may_outlive_python(tmp_path):
+    script = tmp_path / "exits.py"
+    script.write_text("""
+import ctypes, sys
+
+sys.path.insert(0, sys.argv[1])
+from test_threadstate import GLIB, LIBC, Foreign
+from gstinfer import threadstate
+
+GLIB.g_main_loop_run.restype = None
+GLIB.g_timeout_source_new.restype = ctypes.c_void_p
+thread = Foreign()
+thread.call(threadstate.keep)
+assert threadstate._kept
+# It ends half a second after Python, which the process outlives by one; all of that in C.
+source = ctypes.c_void_p(GLIB.g_timeout_source_new(500))
+quit = ctypes.cast(GLIB.g_main_loop_quit, ctypes.c_void_p)
+GLIB.g_source_set_callback(source, quit, ctypes.c_void_p(hash(thread.loop)), None)
+GLIB.g_source_attach(source, ctypes.c_void_p(hash(thread.context)))
+for needed in (thread.loop, thread.context):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(needed))
+LIBC.on_exit(ctypes.cast(LIBC.sleep, ctypes.c_void_p), None)
+sys.exit(1)
+""")
+    run = subprocess.run([sys.executable, script, Path(__file__).parent], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and not run.stderr

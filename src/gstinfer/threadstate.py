@@ -6,9 +6,10 @@ that runs the process has to hear of it. A streaming thread that keeps its state
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import threading
-from typing import Any
+from itertools import count
 
 __all__ = ["keep"]
 
@@ -17,41 +18,68 @@ LOCKED = 0
 
 _python = ctypes.pythonapi
 _own = threading.local()
+_numbers = count(1)
+_kept: dict[int, int] = {}
 
 
-def _give_up(_: object) -> None:
+def _give_up(number: int) -> None:
     """When a thread ends. Called as any function from outside of Python, with a release at its end, which is now the last one
     and deletes the state."""
+    _kept.pop(number, None)
     _python.PyGILState_Release(LOCKED)
 
 
-_giving_up = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_give_up)
-# A thread may outlive this module.
-_python.Py_IncRef(ctypes.py_object(_giving_up))
+_giving_up = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(_give_up)
 
 
-def _at_exit() -> Any:
-    """What registers a thread's destructors, or None. Those of C++ run before those of keys, where Python has the state."""
+class _Exits:
+    """Has ``_give_up`` called when threads end, as long as Python runs.
+
+    A thread's destructors cannot be taken back, and may be due after Python's end. What is registered therefore lets go of one
+    reference to something in C, whose last one calls Python; at its end Python takes another.
+    """
+
+    def __init__(self) -> None:
+        glib = ctypes.CDLL("libglib-2.0.so.0")
+        # Of C++: they run before the destructors of keys, by which Python finds the state.
+        self._register = ctypes.CDLL(None)["__cxa_thread_atexit_impl"]
+        self._register.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        self._new, self._ref, self._unref = glib.g_bytes_new_with_free_func, glib.g_bytes_ref, glib.g_bytes_unref
+        self._new.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+        self._new.restype = ctypes.c_void_p
+        self._ref.argtypes, self._ref.restype = [ctypes.c_void_p], ctypes.c_void_p
+        self.over = False
+        atexit.register(self.end)
+
+    def await_here(self) -> bool:
+        """Of the calling thread; whether that can be done."""
+        number = next(_numbers)
+        _kept[number] = held = self._new(None, 0, ctypes.cast(_giving_up, ctypes.c_void_p), number)
+        # glibc wants to know which library must stay: the one that has Python.
+        here = ctypes.cast(_python.PyGILState_Ensure, ctypes.c_void_p)
+        return not self._register(ctypes.cast(self._unref, ctypes.c_void_p), held, here)
+
+    def end(self) -> None:
+        self.over = True
+        for held in list(_kept.values()):
+            self._ref(held)
+
+
+def _exits() -> _Exits | None:
     try:
-        function = ctypes.CDLL(None).__cxa_thread_atexit_impl
-    except AttributeError:  # not glibc
+        return _Exits()
+    except (AttributeError, OSError):  # another libc than glibc, or no GLib
         return None
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    return function
 
 
-_register = _at_exit()
+_waiting = _exits()
 
 
 def keep() -> None:
     """Lets the calling thread keep its state until it ends; on a thread of Python's own it changes nothing."""
-    if _register is None or hasattr(_own, "kept"):
+    if _waiting is None or _waiting.over or hasattr(_own, "kept"):
         return
     _own.kept = True
     started = (thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread))
-    if threading.get_ident() in {thread.ident for thread in started}:
-        return
-    # glibc wants to know which library must stay: the one that has Python.
-    here = ctypes.cast(_python.PyGILState_Ensure, ctypes.c_void_p)
-    if not _register(ctypes.cast(_giving_up, ctypes.c_void_p), None, here):
+    if threading.get_ident() not in {thread.ident for thread in started} and _waiting.await_here():
         _python.PyGILState_Ensure()
