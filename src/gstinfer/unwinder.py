@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["cxx_library", "preload"]
+__all__ = ["cxx_library", "mixed", "preload"]
 
 
 def preload() -> None:
@@ -27,7 +27,7 @@ def preload() -> None:
 @contextmanager
 def cxx_library() -> Iterator[None]:
     """C++ libraries imported inside get the unwinder that libstdc++ has. Not for threads that import at the same time."""
-    if not _mixed():
+    if not mixed():
         yield
         return
     flags = sys.getdlopenflags()
@@ -38,7 +38,7 @@ def cxx_library() -> Iterator[None]:
         sys.setdlopenflags(flags)
 
 
-def _mixed() -> bool:
+def mixed() -> bool:
     """Whether a library loaded now would bind to libunwind although libstdc++ was there before it."""
     if not sys.platform.startswith("linux"):
         return False

@@ -135,6 +135,13 @@ def test_a_failure_of_the_gpu_is_no_fault_of_the_file(library, tmp_path, monkeyp
     assert "nvidia-smi" in caught.value.hint
 
 
+@pytest.mark.parametrize(("mixed", "device", "said"), [(True, GPU, True), (False, GPU, False), (True, Device(), False)])
+def test_a_process_in_which_the_provider_cannot_raise(library, tmp_path, monkeypatch, caplog, mixed, device, said):
+    monkeypatch.setattr("gstinfer.models.onnx.mixed", lambda: mixed)
+    OnnxRuntime(oracle(tmp_path / "o.onnx"), device)
+    assert ("import gstinfer before" in caplog.text) is said
+
+
 def test_the_option_reaches_the_runtime(tmp_path):
     path = oracle(tmp_path / "o.onnx")
     assert as_model(str(path), provider="cpu").predict(np.zeros((64, 64, 3), np.uint8))[0].class_id.tolist() == [0]

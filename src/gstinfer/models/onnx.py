@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,9 +19,11 @@ from gstinfer.models.network import NetworkModel
 from gstinfer.models.onnx_cuda import SteadyBatch, load_libraries, why_not
 from gstinfer.models.onnx_sizes import free_sizes
 from gstinfer.settings import option
-from gstinfer.unwinder import cxx_library
+from gstinfer.unwinder import cxx_library, mixed
 
 __all__ = ["PROVIDERS", "OnnxModel", "OnnxRuntime", "onnx_model"]
+
+log = logging.getLogger(__name__)
 
 TYPES = {
     "tensor(float)": "float32",
@@ -82,6 +85,13 @@ class OnnxRuntime:
         check_file(self.path, "an ONNX model")
         if self.device.is_cuda:
             load_libraries()
+            if mixed():
+                # ONNX Runtime opens the provider's library itself, so that cxx_library does not reach it.
+                log.warning(
+                    "GStreamer was loaded before gstinfer: an error inside of %s, such as too little memory, would end this "
+                    "process; import gstinfer before gi.repository.Gst",
+                    providers[0][0],
+                )
         try:
             file = free_sizes(self.path.read_bytes()) if any_size else str(self.path)
             # Its own way out of a failure is to print a few lines and go on with the CPU.
