@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct overlay cli speed product context beside steps)
+# Builds, checks and times on a bare GPU machine: run.sh BUNDLE [PART ...]     (parts: test correct overlay cli speed product context beside steps onnx)
 # BUNDLE is a folder with GStreamer, PyGObject and wheels whose env.sh sets the paths, and a clip, see README.md.
 set -uo pipefail
 bundle=$1; shift
@@ -19,7 +19,7 @@ groups = project.get("entry-points", {})
 PY
 export PYTHONPATH=$here/../../src:$site:$here:${PYTHONPATH:-} YOLO_OFFLINE=1 YOLO_CONFIG_DIR=${TMPDIR:-/tmp}
 export BENCH_CLIP=${BENCH_CLIP:-${TMPDIR:-/tmp}/clip.h264}
-if [ ! -f "$BENCH_CLIP" ]; then for _ in $(seq "${BENCH_LOOPS:-20}"); do cat "$bundle/clip.h264"; done >"$BENCH_CLIP"; fi
+if [ -f "$bundle/clip.h264" ] && [ ! -f "$BENCH_CLIP" ]; then for _ in $(seq "${BENCH_LOOPS:-20}"); do cat "$bundle/clip.h264"; done >"$BENCH_CLIP"; fi
 limit="timeout -k 5 ${PART_LIMIT:-240}"
 for part in "$@"; do
     echo "== $part"
@@ -33,6 +33,7 @@ for part in "$@"; do
         beside) $limit python3 "$here/beside.py" ${BESIDE_OPTIONS:-} ;;
         steps) $limit python3 "$here/steps.py" ${STEPS_OPTIONS:-} ;;
         product) $limit python3 "$here/product.py" ${PRODUCT_OPTIONS:-} ;;
+        onnx) $limit python3 "$here/onnx_cuda.py" ${ONNX_OPTIONS:-} ;;
         speed) $limit python3 "$here/speed.py" ${SPEED_OPTIONS:-} ;;
     esac
 done
