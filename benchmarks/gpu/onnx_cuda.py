@@ -127,7 +127,7 @@ class Checks:
             host = host or SystemHost(sample.get_caps(), stream)
             with host.open(sample.get_buffer()) as batch:
                 image = batch[0].image
-                planes = tuple(np.ascontiguousarray(plane) for plane in image.planes)
+                planes = tuple(np.array(plane) for plane in image.planes)
                 self._frames.append(Image("NV12", planes, image.width, image.height, image.color))
         made.set_state(Gst.State.NULL)
         return self._frames
@@ -256,7 +256,7 @@ class Checks:
             return "no GPU, no copies"
         picture, activities = self.pictures()[0], self.torch.profiler.ProfilerActivity
         self.wait()
-        with self.torch.profiler.profile(activities=[activities.CUDA]) as profile:
+        with self.torch.profiler.profile(activities=[activities.CPU, activities.CUDA]) as profile:
             self.ours.predict([picture])
             self.wait()
         with tempfile.TemporaryDirectory() as folder:
@@ -314,7 +314,7 @@ class Checks:
 
     def speed(self) -> str:
         """Frames a second by batch size, bound and from host memory; all with preprocessing and decoding; memory."""
-        model, before, saw = self.ours, self.memory(), []
+        before, model, saw = self.memory(), self.load(), []
         runtime = model.model.parts[2]
         for size in [model.model.max_batch] if model.model.max_batch else [1, 4, 8, 16, 32]:
             feeds = self.batch(model.model, size)
@@ -324,7 +324,7 @@ class Checks:
                 rate(f, a, size) for f, a in ((runtime.run, feeds), (runtime.run, host), (model.predict, pictures))
             )
             saw.append(f"batch {size}: bound {bound:.0f}, from host {hosted:.0f}, predict() {whole:.0f}")
-        return f"{'; '.join(saw)} fps; GPU memory grew by {self.memory() - before:.0f} MiB"
+        return f"{'; '.join(saw)} fps; GPU memory {self.memory() - before:.0f} MiB"
 
     def sizes(self) -> str:
         """What another batch size costs: the first run of each, sizes that take turns, and what pyinfer makes of that."""
