@@ -1,6 +1,7 @@
 """Decode alone, preprocessing alone, model alone, everything: frames a second, ratios, latency, memory.
 
-    python benchmarks/gpu/speed.py [--frames N] [--limit SECONDS] [--streams 1,16,32,48] [--nets yolo26n,yolo26s]
+    python benchmarks/gpu/speed.py [--frames N] [--limit SECONDS] [--decode-limit SECONDS] [--streams 1,16,32,48]
+        [--workers 1,2] [--nets yolo26n,yolo26s] [--parts preprocess,model,decode,full,latency]
 """
 
 from __future__ import annotations
@@ -200,6 +201,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--frames", type=int, default=300)
     parser.add_argument("--limit", type=float, default=8)
+    parser.add_argument("--decode-limit", type=float, default=6)
     parser.add_argument("--streams", default="1,16,32,48")
     parser.add_argument("--workers", default="1", help="processes that the streams are dealt out over, one figure for each")
     parser.add_argument("--nets", default="yolo26s,yolo26n")
@@ -214,7 +216,7 @@ def main() -> None:
     decode = {}
     if "decode" in parts:
         for n in streams:
-            rate = decode[n] = measure(n, "identity", options.frames, options.limit)
+            rate = decode[n] = measure(n, "identity", options.frames, options.decode_limit)
             print(f"decode alone, {n} streams: {rate.fps:.0f} fps, {rate.cpu * 1e6:.0f} us of CPU a frame {rate.error}")
     for net in options.nets.split(","):
         best, one = model_alone(net) if "model" in parts else (0.0, 0.0)

@@ -188,3 +188,11 @@ def test_streams_are_tracked_inside_pyinfer_unless_pytrack_is_to_be_another(mode
     messages = [json.loads(line) for line in (tmp_path / "m.jsonl").read_text().splitlines()]
     ids = [o.get("tracker_id") for m in messages for o in m["objects"]]
     assert ids == ([None] if job.track == "none" else [1]) * 5
+
+
+def test_regions_of_interest_are_left_to_those_who_ask_for_them(model):
+    inputs = ["test:red?width=64&height=48&frames=5"]
+    seat = Session(Job(inputs, f"{model}:box", settings=["pytrack.write-meta=roi"], then=f"{model}:box")).seats[0]
+    found = {name: (properties or {}).get("write_meta") for name, properties in seat.properties.items()}
+    assert found["pyinfer"] == found["then"] == "carrier" and found["pytrack"] == "roi"
+    assert Session(Job(inputs, f"{model}:box", settings=["write-meta=roi"])).seats[0].infer["write_meta"] == "roi"

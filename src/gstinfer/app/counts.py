@@ -52,7 +52,8 @@ class Counts:
                 return
             self.objects.update(found.named(None).label or [])
             if found.tracker_id is not None:
-                self.tracks.update(i for i in found.tracker_id.tolist() if i >= 0)
+                self.tracks.update(found.tracker_id.tolist())
+                self.tracks.discard(-1)
 
     @property
     def fps(self) -> float:

@@ -198,10 +198,12 @@ class Engine:
         return copies
 
     def close(self) -> None:
-        """Waits for the stream and lets go of the graphs."""
+        """Waits for the stream, lets go of the graphs and gives their memory back, which torch would keep for none but them."""
         if self.stream is not None:
             self.stream.synchronize()
-        self._graphs.clear()
+        if self._graphs:
+            self._graphs.clear()
+            self.torch.cuda.empty_cache()
 
 
 class Results:
