@@ -92,8 +92,12 @@ class Handover(Awaited):
             self.context.__exit__(None if error is None else type(error), error, None)
             self.stage.write_seconds += time.monotonic() - began
 
-    def finish(self) -> None:
+    def finish(self) -> Any:
         """Waits until the results are on the buffer; where the model failed, the stage's policy decides. Streaming thread.
+
+        Returns:
+            The buffer, which nothing here knows any more: the runner's thread has this object until its next batch, and a
+            buffer that is known there too is not writable for the elements behind.
 
         Raises:
             Flushed, ModelError, DropFrame, HostError: As ``InferStage.process`` inside ``host.open``.
@@ -106,6 +110,8 @@ class Handover(Awaited):
         except ModelError as error:
             self._failed(error)
         self.leave()
+        buffer, self.context.buffer = self.context.buffer, None
+        return buffer
 
     def _failed(self, error: ModelError) -> None:
         batch = self._batch

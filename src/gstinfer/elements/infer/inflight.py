@@ -32,6 +32,7 @@ class FramesInFlight:
     def __init__(self, element: Any, depth: int) -> None:
         self.element, self.depth = element, depth
         self._waiting: deque[Handover | _Opened] = deque()
+        self._flowing = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,6 +58,12 @@ class FramesInFlight:
         else:
             taken = _Opened(stage, host.open(buffer))
         waiting.append(taken)
+        if not self._flowing:
+            # Sinks wait for a first buffer each before they let any go: behind a tee it has to come without a second one.
+            waiting.clear()
+            taken.finish()
+            self._flowing = True
+            return Gst.FlowReturn.OK
         while len(waiting) > 1 and (len(waiting) > self.depth or waiting[0].done):
             flow = self._send()
             if flow != Gst.FlowReturn.OK:
@@ -71,14 +78,14 @@ class FramesInFlight:
         """Finishes the first buffer and pushes it."""
         first = self._waiting.popleft()
         try:
-            first.finish()
+            buffer = first.finish()
         except DropFrame:
             return Gst.FlowReturn.OK
-        pointer = hash(first.context.buffer)
+        pointer = hash(buffer)
         # PyGObject gave the wrapper a reference of its own when it outlived the vfunc. The push takes another, and the wrapper
         # goes first, so that elements behind find the buffer writable.
         _ref(pointer)
-        first.context.buffer = None
+        del buffer
         return Gst.FlowReturn(_push(hash(self.element.srcpad), pointer))
 
     def catch_up(self) -> None:
@@ -95,6 +102,7 @@ class FramesInFlight:
 
     def clear(self) -> None:
         """Lets go of everything without results."""
+        self._flowing = False
         while self._waiting:
             self._waiting.popleft().abandon()
 
@@ -125,7 +133,7 @@ class _Opened:
         """See ``Handover.wait``."""
         self._pending.wait()
 
-    def finish(self) -> None:
+    def finish(self) -> Any:
         """See ``Handover.finish``."""
         try:
             self._pending.finish()
@@ -134,6 +142,8 @@ class _Opened:
             raise
         self.context.__exit__(None, None, None)
         self._stage.wrote()
+        buffer, self.context.buffer = self.context.buffer, None
+        return buffer
 
     def abandon(self) -> None:
         """See ``Handover.abandon``."""
