@@ -204,7 +204,7 @@ def main() -> None:
     parser.add_argument("--decode-limit", type=float, default=6)
     parser.add_argument("--streams", default="1,16,32,48")
     parser.add_argument("--workers", default="1", help="processes that the streams are dealt out over, one figure for each")
-    parser.add_argument("--nets", default="yolo26s,yolo26n")
+    parser.add_argument("--nets", default="yolo26s,yolo26n", help="as in yolo26s:1,yolo26n:2 with processes of their own")
     parser.add_argument("--parts", default="preprocess,model,decode,full,latency")
     options = parser.parse_args()
     begin()
@@ -218,11 +218,12 @@ def main() -> None:
         for n in streams:
             rate = decode[n] = measure(n, "identity", options.frames, options.decode_limit)
             print(f"decode alone, {n} streams: {rate.fps:.0f} fps, {rate.cpu * 1e6:.0f} us of CPU a frame {rate.error}")
-    for net in options.nets.split(","):
+    for text in options.nets.split(","):
+        net, _, own = text.partition(":")
         best, one = model_alone(net) if "model" in parts else (0.0, 0.0)
         for n in streams if "full" in parts else ():
             bound = min(best or np.inf, decode[n].fps if n in decode else np.inf)
-            for workers in map(int, options.workers.split(",")):
+            for workers in map(int, (own or options.workers).split(",")):
                 full(net, n, workers, bound, options)
         if "latency" in parts:
             latency(net, 1000, one)
