@@ -198,12 +198,10 @@ class Engine:
         return copies
 
     def close(self) -> None:
-        """Waits for the stream, lets go of the graphs and gives their memory back, which torch would keep for none but them."""
+        """Waits for the stream and lets go of the graphs."""
         if self.stream is not None:
             self.stream.synchronize()
-        if self._graphs:
-            self._graphs.clear()
-            self.torch.cuda.empty_cache()
+        self._graphs.clear()
 
 
 class Results:
