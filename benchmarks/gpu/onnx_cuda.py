@@ -147,7 +147,8 @@ class Checks:
         ]
 
     def load(self, device: str = "") -> Any:
-        return gstinfer.as_model(self.spec, device=device or str(self.device))
+        """The kernel of a GPU resizes as ``exact`` does on the CPU."""
+        return gstinfer.as_model(self.spec, device=device or str(self.device), preprocess="exact")
 
     @cached_property
     def ours(self) -> Any:
@@ -172,11 +173,9 @@ class Checks:
     def piped(self, device: str, streams: int = 1, more: str = "") -> tuple[list[list[Any]], str]:
         """Objects of every frame by stream, and pyinfer's caps."""
         down = "cudadownload ! " if self.device.is_cuda and device == "cpu" else ""
+        more = f"model={self.spec} device={device} preprocess=exact {more}"
         made = Gst.parse_launch(
-            " ".join(
-                f"{self.source} ! {down}pyinfer name=infer{i} model={self.spec} device={device} {more} ! fakesink sync=false"
-                for i in range(streams)
-            )
+            " ".join(f"{self.source} ! {down}pyinfer name=infer{i} {more} ! fakesink sync=false" for i in range(streams))
         )
         found: list[list[Any]] = [[] for _ in range(streams)]
 

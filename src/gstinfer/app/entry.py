@@ -61,7 +61,7 @@ class Entry:
         ]
 
     def _make_room(self, decodebin: Any, element: Any) -> None:
-        # Left to itself a decoder has two, and waits for ever where more frames are held than that.
+        # Left to itself a decoder copies every frame; with surfaces of its own it copies where none is free.
         if nvdec_number(element.get_factory().get_name()) is not None and element.find_property(SURFACES) is not None:
             element.set_property(SURFACES, surfaces(self.held))
 
