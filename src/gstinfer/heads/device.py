@@ -72,6 +72,25 @@ class DeviceDecoder:
         state = suppress(box, best, classes, iou, agnostic)
         return torch.cat([box, best[..., None], classes[..., None].float(), state[..., None]], -1)
 
+    def decode(
+        self, outputs: Mapping[str, Any], transforms: Sequence[ImageTransform], thresholds: Thresholds
+    ) -> list[Detections]:
+        """``select`` and ``finish`` in one, of the first rows where there are more than transforms; waits for the device.
+
+        Args:
+            outputs: As for ``select``.
+            transforms: One per frame.
+            thresholds: What to keep.
+        """
+        import torch
+
+        place = outputs[self.head.output].device
+        with torch.inference_mode():
+            iou = torch.full((), thresholds.iou, device=place)
+            agnostic = torch.full((), thresholds.class_agnostic, dtype=torch.bool, device=place)
+            rows = self.select(outputs, iou, agnostic)[: len(transforms)]
+        return self.finish(rows.cpu().numpy(), transforms, thresholds)
+
     def finish(
         self, rows: NDArray[np.float32], transforms: Sequence[ImageTransform], thresholds: Thresholds
     ) -> list[Detections]:

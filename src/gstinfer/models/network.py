@@ -15,6 +15,7 @@ from gstinfer.frames import FrameBatch
 from gstinfer.geometry import RESIZES, ImageTransform
 from gstinfer.heads import LAYOUTS, NAMES, Decision, choose
 from gstinfer.heads.base import Head, NetworkInfo, TensorInfo, Thresholds
+from gstinfer.heads.device import DeviceDecoder
 from gstinfer.heads.function import FunctionHead
 from gstinfer.image import Device
 from gstinfer.model import Model
@@ -311,9 +312,12 @@ class NetworkModel(Model):
             pixels = self._buffer[:rows]
         padded = [*transforms, *transforms[-1:] * (rows - count)]
         prepared = time.perf_counter()
-        outputs = self._run({self._picture: pixels, **self._head.feeds(padded)})
+        feeds = {self._picture: pixels, **self._head.feeds(padded)}
+        there = self._run_there(feeds) if hasattr(pixels, "data_ptr") else None
+        outputs = self._run(feeds) if there is None else there
         ran = time.perf_counter()
-        results = self._head.decode(outputs, transforms, self.thresholds)
+        decoder: Any = self._head if there is None else DeviceDecoder(self._head)
+        results: list[Result | tuple[Result, ...]] = decoder.decode(outputs, transforms, self.thresholds)
         seconds = self.stage_seconds
         seconds["prepare"] += prepared - start
         seconds["run"] += ran - prepared
@@ -328,6 +332,10 @@ class NetworkModel(Model):
         assert self._runtime is not None
         outputs = self._runtime.run(feeds)
         return {k: v.astype(np.float32) if v.dtype in (np.float16, np.float64) else v for k, v in outputs.items()}
+
+    def _run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Outputs as torch tensors where they were computed, to be decoded there; None where they come to the host."""
+        return None
 
     def describe(self) -> list[tuple[str, str, str]]:
         """What was decided, as rows of (what, value, why); empty before ``load``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
+from gstinfer.heads.device import DeviceDecoder
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
@@ -74,6 +75,7 @@ class OnnxRuntime:
         any_size: bool = False,
     ) -> None:
         self.path, self.device = Path(path), device or Device()
+        self._held: dict[str, Any] = {}
         ort = _onnxruntime()
         providers = _providers(ort, self.device, provider)
         options = ort.SessionOptions()
@@ -129,6 +131,25 @@ class OnnxRuntime:
             return self._run_bound(feeds, out or {})
         return dict(zip(self._outputs, self._session.run(self._outputs, feeds)))
 
+    def run_there(self, feeds: Mapping[str, Any], outputs: Sequence[TensorInfo]) -> dict[str, Any]:
+        """As ``run``, with the outputs as torch tensors beside the picture, valid until the next run.
+
+        Args:
+            feeds: The first is a torch tensor, batch first.
+            outputs: Their shapes; of the batch anything.
+        """
+        import torch
+
+        picture = next(iter(feeds.values()))
+        rows, out = len(picture), {}
+        for item in outputs:
+            held = self._held.get(item.name)
+            if held is None or len(held) < rows:
+                shape, dtype = (rows, *item.shape[1:]), getattr(torch, item.dtype)
+                held = self._held[item.name] = torch.empty(shape, dtype=dtype, device=picture.device)
+            out[item.name] = held[:rows]
+        return self._run_bound(feeds, out)
+
     def _run_bound(self, feeds: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         binding = self._session.io_binding()
         kept = []
@@ -154,6 +175,7 @@ class OnnxRuntime:
 
     def close(self) -> None:
         self._session = None
+        self._held.clear()
 
 
 class OnnxModel(NetworkModel):
@@ -195,6 +217,14 @@ class OnnxModel(NetworkModel):
         if not self.device.is_cuda or self.max_batch is not None or self.functions:
             return super()._run_size(count)
         return self._steady.rows(count)
+
+    def _run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+        outputs = self._info.outputs
+        known = all(item.shape[:1] in ((None,), (self.max_batch,)) and None not in item.shape[1:] for item in outputs)
+        if not known or not DeviceDecoder.supports(self._head):
+            return None
+        assert isinstance(self._runtime, OnnxRuntime)
+        return self._runtime.run_there(feeds, outputs)
 
     def _opened(self, device: Device, threads: int, any_size: bool = False) -> OnnxRuntime:
         assert self._path is not None
