@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -101,3 +103,34 @@ def test_everything_is_kept_off_a_core_for_a_while_but_what_settles_there(monkey
 def test_no_core_is_set_aside_where_too_few_are_there(count):
     with set_aside(count) as cores:
         assert cores == () and os.sched_getaffinity(0) == set(HERE)
+
+
+@pytest.mark.skipif(len(HERE) < 2, reason="needs two cores")
+def test_processes_set_different_cores_aside(monkeypatch):
+    monkeypatch.setattr(module, "LEAST", 1)
+    claim = "from gstinfer import cores; cores.LEAST = 1\nwith cores.set_aside(1) as found: print(*found, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", claim], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline().split() == [str(HERE[-1])]
+        with set_aside(1) as cores:
+            assert cores == (HERE[-2],)
+        with set_aside(len(HERE)) as cores:
+            assert cores == ()
+        other.communicate("\n")
+    with set_aside(1) as cores:
+        assert cores == (HERE[-1],)
+
+
+def test_each_thread_gets_back_what_it_had(monkeypatch):
+    """Masks of eight cores, by thread."""
+    main, other, third, new = 1, 2, 3, 4
+    masks = {main: set(range(8)), other: {0, 1, 7}, third: {2, 3}}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda thread: masks[thread or main])
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, mask: masks.update({thread or main: set(mask)}))
+    monkeypatch.setattr(module.Path, "iterdir", lambda self: [self / str(thread) for thread in masks])
+    before = {thread: set(mask) for thread, mask in masks.items()}
+    with set_aside(2) as cores:
+        assert cores == (6, 7)
+        assert masks == {main: set(range(6)), other: {0, 1}, third: {2, 3}}
+        masks[new] = set(masks[main])
+        masks[third] = {6}
+    assert masks == {**before, third: {6}, new: before[main]}

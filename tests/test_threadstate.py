@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import subprocess
 import sys
@@ -109,18 +110,24 @@ def test_a_thread_that_python_knows_by_a_dummy_keeps_it_too(foreign):
     assert mark() is not None and foreign.call(lambda: local.mark is mark())
 
 
-def test_threads_of_pythons_own_end_as_ever():
-    before, seen = states(), []
+def start(work):
+    threading.Thread(target=work).start()
+
+
+@pytest.mark.parametrize("start", [start, lambda work: _thread.start_new_thread(work, ())], ids=["threading", "_thread"])
+def test_threads_of_pythons_own_end_as_ever(start):
+    before, seen, ended = states(), [], threading.Semaphore(0)
 
     def work():
         keep()
         seen.append(leave_mark())
         keep()
+        ended.release()
 
     for _ in range(20):
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        start(work)
+    for _ in range(20):
+        assert ended.acquire(timeout=10)
     keep()
     deadline = time.monotonic() + 10
     while states() > before and time.monotonic() < deadline:

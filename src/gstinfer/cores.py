@@ -7,8 +7,10 @@ handover with a wake-up of another core; on one core most handovers do not take 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from threading import get_ident, get_native_id
 
@@ -20,7 +22,7 @@ MOST = 1024
 """Cores that are asked about."""
 
 LEAST = 4
-"""Cores for each one that is set aside."""
+"""Cores of the machine for each one that may be set aside."""
 
 
 def parse_cores(text: str) -> frozenset[int]:
@@ -97,23 +99,40 @@ def settle(cores: frozenset[int]) -> None:
 def set_aside(count: int) -> Iterator[tuple[int, ...]]:
     """Keeps this process, its threads and what they start, off some cores for a while, but for what ``settle`` puts there.
 
+    Other processes that do the same choose other cores. Those in another network namespace, such as a container's, do not know.
+
     Args:
         count: Cores; 0 for nothing at all.
 
     Returns:
-        The cores, the last that this thread may use; none where fewer than ``LEAST`` times as many are there.
+        The cores, of the last ``1 / LEAST`` that this thread may use; none where too few of these are left.
     """
     usable = os.sched_getaffinity(0) if count and hasattr(os, "sched_getaffinity") else set()
-    if not count or len(usable) < LEAST * count:
-        yield ()
-        return
-    cores = tuple(sorted(usable)[-count:])
-    rest = usable.difference(cores)
-    before = _move(lambda thread, mask: mask.difference(cores))
+    with ExitStack() as claims:
+        last = sorted(usable, reverse=True)[: len(usable) // LEAST]
+        free = (core for core in last if _claim(core, claims))
+        cores = tuple(sorted(islice(free, count)))
+        if not count or len(cores) < count:
+            claims.close()
+            yield ()
+            return
+        before = _move(lambda thread, mask: mask.difference(cores))
+        try:
+            yield cores
+        finally:
+            _move(lambda thread, mask: was if mask == (was := before.get(thread, usable)).difference(cores) else mask)
+
+
+def _claim(core: int, claims: ExitStack) -> bool:
+    """Whether no other process has set the core aside; held until ``claims`` is closed, or the process ends."""
+    claim = socket.socket(socket.AF_UNIX)
     try:
-        yield cores
-    finally:
-        _move(lambda thread, mask: before.get(thread, usable) if mask == rest else mask)
+        claim.bind(f"\0gstinfer:core:{core}")
+    except OSError:
+        claim.close()
+        return False
+    claims.enter_context(claim)
+    return True
 
 
 def _move(choose: Callable[[int, set[int]], set[int]]) -> dict[int, set[int]]:

@@ -24,9 +24,10 @@ _kept: dict[int, int] = {}
 
 def _give_up(number: int) -> None:
     """When a thread ends. Called as any function from outside of Python, with a release at its end, which is now the last one
-    and deletes the state."""
+    and deletes the state. Where the state has another owner, who deleted it before, that is so without a release more."""
     _kept.pop(number, None)
-    _python.PyGILState_Release(LOCKED)
+    if hasattr(_own, "kept"):
+        _python.PyGILState_Release(LOCKED)
 
 
 _giving_up = ctypes.CFUNCTYPE(None, ctypes.c_size_t)(_give_up)
@@ -40,7 +41,8 @@ class _Exits:
     """
 
     def __init__(self) -> None:
-        glib = ctypes.CDLL("libglib-2.0.so.0")
+        # Called without letting go of the interpreter, so that no thread that ends gets in between.
+        glib = ctypes.PyDLL("libglib-2.0.so.0")
         # Of C++: they run before the destructors of keys, by which Python finds the state.
         self._register = ctypes.CDLL(None)["__cxa_thread_atexit_impl"]
         self._register.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -57,12 +59,11 @@ class _Exits:
         _kept[number] = held = self._new(None, 0, ctypes.cast(_giving_up, ctypes.c_void_p), number)
         # glibc wants to know which library must stay: the one that has Python.
         here = ctypes.cast(_python.PyGILState_Ensure, ctypes.c_void_p)
-        return not self._register(ctypes.cast(self._unref, ctypes.c_void_p), held, here)
+        return not self.over and not self._register(ctypes.cast(self._unref, ctypes.c_void_p), held, here)
 
     def end(self) -> None:
         self.over = True
-        for held in list(_kept.values()):
-            self._ref(held)
+        tuple(map(self._ref, _kept.values()))
 
 
 def _exits() -> _Exits | None:
@@ -76,10 +77,10 @@ _waiting = _exits()
 
 
 def keep() -> None:
-    """Lets the calling thread keep its state until it ends; on a thread of Python's own it changes nothing."""
+    """Lets the calling thread keep its state until it ends, for which it then needs the interpreter: who waits for its end must
+    not hold that."""
     if _waiting is None or _waiting.over or hasattr(_own, "kept"):
         return
     _own.kept = True
-    started = (thread for thread in threading.enumerate() if not isinstance(thread, threading._DummyThread))
-    if threading.get_ident() not in {thread.ident for thread in started} and _waiting.await_here():
+    if _waiting.await_here():
         _python.PyGILState_Ensure()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,3 +72,18 @@ def test_each_process_has_its_own_and_keeps_off_the_others(job, tmp_path):
     assert {tuple(row["main"]) for row in found} == {tuple(HERE[:-count])}
     assert len({(row["pid"], *row["mine"]) for row in found}) == count
     assert os.sched_getaffinity(0) == set(HERE)
+
+
+@pytest.mark.parametrize("found", [(), (5, 7)])
+def test_each_process_is_told_its_core_or_that_it_has_none(job, monkeypatch, found):
+    """Where too few are there, each by itself would find one: the same."""
+    orders = []
+
+    def child(name, order, told):
+        orders.append(order.job.settings)
+        return SimpleNamespace(alive=False, join=lambda: None)
+
+    monkeypatch.setattr(workers_module, "Child", child)
+    monkeypatch.setattr(workers_module, "set_aside", lambda count: nullcontext(found))
+    Workers(job, 2).run()
+    assert orders == [["batch-size=1", f"pyinfer.cpu-cores={core}"] for core in found or ("", "")]

@@ -11,6 +11,7 @@ from onnx_networks import constant, oracle
 
 from gstinfer import ConfigError, ModelLoadError, as_model
 from gstinfer.image import Device
+from gstinfer.models import onnx as onnx_module
 from gstinfer.models.onnx import PROVIDERS, OnnxRuntime
 
 GPU = Device("cuda", 1)
@@ -120,6 +121,19 @@ def test_a_library_that_the_provider_lacks_is_named(library, tmp_path):
     with pytest.raises(ModelLoadError, match="cannot open shared object") as caught:
         OnnxRuntime(oracle(tmp_path / "o.onnx"), GPU)
     assert "onnxruntime-gpu[cuda,cudnn]" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("", ""),
+        ("libcudnn.so.9: cannot open shared object file", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+        ("libnvinfer.so.10: cannot open shared object file", "pip install tensorrt"),
+        ("undefined symbol: x", ""),
+    ],
+)
+def test_the_package_that_brings_a_library(reason, hint):
+    assert onnx_module._package(reason) == hint
 
 
 def test_a_failure_of_the_gpu_is_no_fault_of_the_file(library, tmp_path, monkeypatch):

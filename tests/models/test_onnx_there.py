@@ -108,3 +108,11 @@ def test_other_heads_get_their_outputs_on_the_host(tmp_path, on_a_gpu):
     asked = on_a_gpu(model)
     assert model.predict(batch(1, GPU))[0].class_id[0] == 9
     assert {name for name, _ in asked} == {"run"}
+
+
+def test_a_file_whose_sizes_were_made_free_says_nothing_of_its_outputs(tmp_path, on_a_gpu):
+    path = oracle(tmp_path / "o.onnx", batch=1)
+    model = onnx_model(str(path), any_size=True)
+    model.load(Device())
+    asked = on_a_gpu(model)
+    assert len(model.predict(batch(1, GPU))) == 1 and {name for name, _ in asked} == {"run"}

@@ -181,8 +181,10 @@ class Workers:
         with ExitStack() as stack:
             cores = stack.enter_context(set_aside(self.count if self._settling else 0))
             stack.callback(self._close)
-            for number in range(1, self.count + 1):
-                self._start(number, *cores[number - 1 : number])
+            # Where there are too few, none of them shall choose the last one by itself.
+            own = [str(core) for core in cores] or [""] * self.count
+            for number, core in enumerate(own, 1):
+                self._start(number, core)
             while any(child.alive for child in self._children):
                 self._step()
                 if tick is not None:
@@ -193,7 +195,7 @@ class Workers:
             raise self._errors[0]
         return not self.failed and not self.error
 
-    def _start(self, number: int, *cores: int) -> None:
+    def _start(self, number: int, core: str) -> None:
         pipes = {url: relay.pipe() for url, relay in self._relays.items()}
         self._pipes |= {(number, f"/dev/fd/{pipe}"): self._relays[url] for url, pipe in pipes.items()}
         # Each process has the next device; where there are more devices than processes, several.
@@ -201,7 +203,7 @@ class Workers:
         order = Order(
             replace(
                 self.job, inputs=(), stay=True, model=self.model, device=",".join(devices),
-                settings=[*self.job.settings, *(f"{name}.cpu-cores={core}" for core in cores for name in self._settling)],
+                settings=[*self.job.settings, *(f"{name}.cpu-cores={core}" for name in self._settling)],
                 publish=[f"file:/dev/fd/{pipes[url]}" if url in pipes else url for url in self.urls],
             ),
             [(row.key, row.source, row.output) for row in self.branches if row.worker == number],

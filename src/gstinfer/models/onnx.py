@@ -75,7 +75,7 @@ class OnnxRuntime:
         any_size: bool = False,
     ) -> None:
         self.path, self.device = Path(path), device or Device()
-        self._held: dict[str, Any] = {}
+        self.any_size, self._held = any_size, dict[str, Any]()
         ort = _onnxruntime()
         providers = _providers(ort, self.device, provider)
         options = ort.SessionOptions()
@@ -111,7 +111,7 @@ class OnnxRuntime:
             raise ModelLoadError(
                 f"ONNX Runtime {ort.__version__} could not use {wanted} on {self.device} for {self.path.name}"
                 + (f": {reason}" if reason else ""),
-                hint="pip install 'onnxruntime-gpu[cuda,cudnn]'" if "cannot open shared object" in reason else "",
+                hint=_package(reason),
             )
         self.info = NetworkInfo(
             tuple(_tensor(node) for node in self._session.get_inputs()),
@@ -220,11 +220,15 @@ class OnnxModel(NetworkModel):
 
     def _run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
         outputs = self._info.outputs
-        known = all(item.shape[:1] in ((None,), (self.max_batch,)) and None not in item.shape[1:] for item in outputs)
+        runtime = self._runtime
+        assert isinstance(runtime, OnnxRuntime)
+        first = ((None,), (self.max_batch,))
+        known = all(item.shape[:1] in first and None not in item.shape[1:] for item in outputs)
+        # A file whose sizes were made free still says the outputs' sizes of before.
+        known &= not runtime.any_size
         if not known or not DeviceDecoder.supports(self._head):
             return None
-        assert isinstance(self._runtime, OnnxRuntime)
-        return self._runtime.run_there(feeds, outputs)
+        return runtime.run_there(feeds, outputs)
 
     def _opened(self, device: Device, threads: int, any_size: bool = False) -> OnnxRuntime:
         assert self._path is not None
@@ -296,6 +300,13 @@ def _settle(tensor: Any) -> None:
         import torch
 
         torch.cuda.current_stream(tensor.device).synchronize()
+
+
+def _package(reason: str) -> str:
+    """What brings the library that a provider lacks."""
+    if "cannot open shared object" not in reason:
+        return ""
+    return "pip install " + ("tensorrt" if re.search("libnv(infer|onnx)", reason) else "'onnxruntime-gpu[cuda,cudnn]'")
 
 
 def _newer(error: Exception) -> str:

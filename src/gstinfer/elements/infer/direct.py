@@ -129,3 +129,4 @@ class Handover(Awaited):
         if ticket is not None:
             ticket.wait()
         self.leave(Flushed())
+        self.context.buffer = None

@@ -22,7 +22,8 @@ _push.argtypes, _push.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_int
 class FramesInFlight:
     """Buffers whose results are awaited, in order. Streaming thread only.
 
-    A buffer leaves when its own result is there and every earlier one has left, or when ``depth`` buffers wait.
+    A buffer leaves when its own result is there and every earlier one has left, or when ``depth`` buffers wait; the first of a
+    stream at once.
 
     Args:
         element: The element; its host opens buffers and its stage submits them.
