@@ -8,6 +8,7 @@ the pinned copies are several. On the CPU the same steps run one after another, 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -22,8 +23,13 @@ from gstinfer.preprocess import Preprocessing, prepare
 
 __all__ = ["GRAPH_SIZES", "Engine", "Results", "graph_size"]
 
+log = logging.getLogger(__name__)
+
 GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Batch sizes that a graph is captured for, up to the largest batch."""
+
+ATTEMPTS = 2
+"""To capture the graphs of one network."""
 
 
 def graph_size(count: int, sizes: Sequence[int]) -> int:
@@ -80,10 +86,8 @@ class Engine:
         self._graphs: dict[int, tuple[Any, Mapping[str, Any]]] = {}
         with self._on_stream():
             example = self._warm(self.input)
-            if graphs and device.is_cuda:
-                pool = torch.cuda.graph_pool_handle()
-                for size in reversed(self.sizes):
-                    self._graphs[size] = self._capture(size, pool)
+        if graphs and device.is_cuda:
+            self._graphs = self._captured()
         self._slots = [_Slot({name: self._host_copy(value) for name, value in example.items()}) for _ in range(slots)]
         self._free = threading.Semaphore(slots)
         self._lock = threading.Lock()
@@ -106,6 +110,21 @@ class Engine:
         if self.stream is not None:
             self.stream.synchronize()
         return outputs
+
+    def _captured(self) -> dict[int, tuple[Any, Mapping[str, Any]]]:
+        """The graphs by size. What other threads do on the GPU meanwhile can spoil a capture, which is begun anew then."""
+        cuda = self.torch.cuda
+        for left in reversed(range(ATTEMPTS)):
+            pool = cuda.graph_pool_handle()
+            try:
+                with self._on_stream():
+                    return {size: self._capture(size, pool) for size in reversed(self.sizes)}
+            except RuntimeError as error:
+                if not left or "captur" not in str(error):
+                    raise
+                log.warning("graphs are captured anew: %s", str(error).partition("\n")[0])
+                self.stream = cuda.Stream(self.place)
+        raise AssertionError
 
     def _capture(self, size: int, pool: Any) -> tuple[Any, Mapping[str, Any]]:
         torch, pictures = self.torch, self.input[:size]

@@ -1,0 +1,64 @@
+"""CUDA graphs that are captured anew when another thread spoilt a capture; torch and the GPU are stood in for."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from itertools import count
+from types import SimpleNamespace
+
+import pytest
+
+from gstinfer.models.torch_engine import ATTEMPTS, Engine
+
+SPOILT = "CUDA error: operation failed due to a previous error during capture\nCompile with ..."
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    made = object.__new__(Engine)
+    pools, streams = count(1), count(1)
+    made.torch = SimpleNamespace(
+        cuda=SimpleNamespace(graph_pool_handle=lambda: next(pools), Stream=lambda place: f"stream {next(streams)}")
+    )
+    made.sizes, made.place, made.stream = (1, 2, 4), "cuda:0", "stream 0"
+    monkeypatch.setattr(Engine, "_on_stream", lambda self: nullcontext())
+    return made
+
+
+def failing(monkeypatch, errors):
+    """Captures that raise each of ``errors`` in turn, None for none; notes how each was begun."""
+    begun = []
+
+    def capture(self, size, pool):
+        begun.append((size, pool, self.stream))
+        if errors and (error := errors.pop(0)):
+            raise error
+        return size, pool
+
+    monkeypatch.setattr(Engine, "_capture", capture)
+    return begun
+
+
+def test_all_sizes_share_a_pool_the_largest_first(engine, monkeypatch):
+    begun = failing(monkeypatch, [])
+    assert engine._captured() == {4: (4, 1), 2: (2, 1), 1: (1, 1)}
+    assert begun == [(size, 1, "stream 0") for size in (4, 2, 1)]
+
+
+def test_a_spoilt_capture_is_begun_anew_on_a_stream_and_in_a_pool_of_its_own(engine, monkeypatch, caplog):
+    begun = failing(monkeypatch, [None, RuntimeError(SPOILT)])
+    assert engine._captured() == {4: (4, 2), 2: (2, 2), 1: (1, 2)}
+    assert begun[:2] == [(4, 1, "stream 0"), (2, 1, "stream 0")] and begun[2:] == [(s, 2, "stream 1") for s in (4, 2, 1)]
+    assert engine.stream == "stream 1"
+    assert [record.getMessage() for record in caplog.records] == [f"graphs are captured anew: {SPOILT.splitlines()[0]}"]
+
+
+@pytest.mark.parametrize(
+    ("error", "attempts"),
+    [(RuntimeError(SPOILT), ATTEMPTS), (RuntimeError("out of memory"), 1), (ValueError(SPOILT), 1)],
+)
+def test_what_cannot_be_captured_is_an_error(engine, monkeypatch, error, attempts):
+    begun = failing(monkeypatch, [error] * 9)
+    with pytest.raises(type(error), match=str(error).partition("\n")[0]):
+        engine._captured()
+    assert len(begun) == attempts
