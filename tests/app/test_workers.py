@@ -159,7 +159,7 @@ def test_devices_are_dealt_out(model, monkeypatch, devices, count, found):
     monkeypatch.setattr(module, "Child", Seen)
     session = Workers(Job(clips(*[1] * 5), f"{model}:box", devices, stay=True), count)
     for number in range(1, count + 1):
-        session._start(number)
+        session._start(number, "")
     assert [order.job.device for order in orders] == found
     assert [order.job.stay for order in orders] == [True] * count
     assert sorted(key for order in orders for key, _, _ in order.shares) == list(range(5))
