@@ -6,6 +6,8 @@ import ctypes
 import os
 import resource
 import time
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +51,27 @@ def on_core(elements: str, number: int = 0, processes: int = 1) -> str:
     own = cores[len(cores) - processes :]
     os.sched_setaffinity(0, set(cores) - set(own))
     return elements.replace("{core}", str(own[number]))
+
+
+def passes(label: str, check: Callable[[], str], end: float) -> bool:
+    """Runs a check and prints what it saw, or its traceback; one whose time is over is not begun. Whether it did not fail.
+
+    Args:
+        label: Its name.
+        check: Raises where something is wrong.
+        end: ``time.monotonic()`` from which on none is begun.
+    """
+    began = time.monotonic()
+    if began > end:
+        print(f"-- {label}: not begun, the time is over", flush=True)
+        return True
+    try:
+        print(f"ok {label}: {check()} ({time.monotonic() - began:.1f} s)", flush=True)
+    except BaseException as error:
+        traceback.print_exc()
+        print(f"FAILED {label} ({time.monotonic() - began:.1f} s): {type(error).__name__}: {error}", flush=True)
+        return False
+    return True
 
 
 def begin() -> None:

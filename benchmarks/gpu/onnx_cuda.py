@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -38,7 +37,7 @@ from gstinfer.preprocess.cuda import gpu_torch
 
 # isort: split
 # GStreamer comes behind gstinfer, see gstinfer.unwinder.
-from common import Gst, begin
+from common import Gst, begin, passes
 
 DIRECT, STREAMS = 60, 4
 """Frames that are compared without a pipeline; streams that share a model."""
@@ -412,17 +411,7 @@ def main() -> int:
         for name in options.only.split(","):
             if name == "libraries" and (model != options.models[0] or not checks.device.is_cuda):
                 continue
-            label = f"{Path(spec).name} {name}"
-            if time.monotonic() > end:
-                print(f"-- {label}: not begun, the time is over", flush=True)
-                continue
-            began = time.monotonic()
-            try:
-                print(f"ok {label}: {getattr(checks, name)()} ({time.monotonic() - began:.1f} s)", flush=True)
-            except Exception as error:
-                failed += 1
-                traceback.print_exc()
-                print(f"FAILED {label} ({time.monotonic() - began:.1f} s): {type(error).__name__}: {error}", flush=True)
+            failed += not passes(f"{Path(spec).name} {name}", getattr(checks, name), end)
     print(f"{failed} failed", flush=True)
     return 1 if failed else 0
 

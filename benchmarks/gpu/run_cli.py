@@ -9,7 +9,6 @@ It goes on after a check that fails, with its traceback, and begins none when it
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import threading
@@ -21,10 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import gi
-
-gi.require_version("Gst", "1.0")
-from gi.repository import Gst
+from common import CLIP, Gst, passes
 
 from gstinfer import gpu
 from gstinfer.app import sinks
@@ -32,7 +28,6 @@ from gstinfer.app.branch import Branch
 from gstinfer.app.pipeline import make
 from gstinfer.app.session import Job, Session
 
-CLIP = os.environ.get("BENCH_CLIP", "clip.h264")
 FRAMES = 600
 """Of the MP4 file that is made here."""
 
@@ -325,17 +320,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         checks = Checks(options, Path(folder))
         for name in options.only.split(","):
-            if time.monotonic() > end:
-                print(f"-- {name}: not begun, the time is over", flush=True)
-                continue
-            began = time.monotonic()
-            try:
-                saw = getattr(checks, name)()
-                print(f"ok {name} ({time.monotonic() - began:.1f} s): {saw}", flush=True)
-            except BaseException as error:
-                failed += 1
-                traceback.print_exc()
-                print(f"FAILED {name} ({time.monotonic() - began:.1f} s): {type(error).__name__}: {error}", flush=True)
+            failed += not passes(name, getattr(checks, name), end)
     print(f"{failed} failed", flush=True)
     sys.stdout.flush()
     return 1 if failed else 0
