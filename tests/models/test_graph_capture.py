@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import nullcontext
 from itertools import count
 from types import SimpleNamespace
@@ -62,3 +64,37 @@ def test_what_cannot_be_captured_is_an_error(engine, monkeypatch, error, attempt
     with pytest.raises(type(error), match=str(error).partition("\n")[0]):
         engine._captured()
     assert len(begun) == attempts
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+@pytest.mark.parametrize("error", [None, RuntimeError("out of memory")])
+def test_nothing_is_collected_by_the_thread_that_captures(engine, monkeypatch, enabled, error):
+    """A collection might free memory of the GPU there, which CUDA forbids while capturing."""
+
+    class Node:
+        pass
+
+    def garbage():
+        node = Node()
+        node.itself = node
+        return weakref.ref(node)
+
+    def capture(self, size, pool):
+        alive = garbage()
+        rest = [[] for _ in range(5000)]
+        seen.append(alive() is not None and len(rest))
+        if error:
+            raise error
+
+    seen, before, threshold = [], gc.isenabled(), gc.get_threshold()
+    monkeypatch.setattr(Engine, "_capture", capture)
+    gc.set_threshold(100)
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(RuntimeError) if error else nullcontext():
+            engine._captured()
+        assert gc.isenabled() is enabled
+    finally:
+        gc.set_threshold(*threshold)
+        (gc.enable if before else gc.disable)()
+    assert seen and all(seen)

@@ -8,10 +8,11 @@ the pinned copies are several. On the CPU the same steps run one after another, 
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,25 @@ log = logging.getLogger(__name__)
 GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Batch sizes that a graph is captured for, up to the largest batch."""
 
-ATTEMPTS = 2
+ATTEMPTS = 3
 """To capture the graphs of one network."""
+
+
+_capturing = threading.Lock()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """One capture at a time in a process, as torch demands, and no garbage collection: it might free memory of the GPU on the
+    thread that captures, which CUDA forbids."""
+    with _capturing:
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if enabled:
+                gc.enable()
 
 
 def graph_size(count: int, sizes: Sequence[int]) -> int:
@@ -112,12 +130,13 @@ class Engine:
         return outputs
 
     def _captured(self) -> dict[int, tuple[Any, Mapping[str, Any]]]:
-        """The graphs by size. What other threads do on the GPU meanwhile can spoil a capture, which is begun anew then."""
+        """The graphs by size. Who synchronises the context meanwhile, such as a decoder that is opened or closed, spoils a capture,
+        which is begun anew then."""
         cuda = self.torch.cuda
         for left in reversed(range(ATTEMPTS)):
             pool = cuda.graph_pool_handle()
             try:
-                with self._on_stream():
+                with _undisturbed(), self._on_stream():
                     return {size: self._capture(size, pool) for size in reversed(self.sizes)}
             except RuntimeError as error:
                 if not left or "captur" not in str(error):
