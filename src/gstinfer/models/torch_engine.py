@@ -130,8 +130,10 @@ class Engine:
         return outputs
 
     def _captured(self) -> dict[int, tuple[Any, Mapping[str, Any]]]:
-        """The graphs by size. Who synchronises the context meanwhile, such as a decoder that is opened or closed, spoils a capture,
-        which is begun anew then."""
+        """The graphs by size.
+
+        Who synchronises the context meanwhile, as a decoder that opens may, spoils a capture, which is begun anew then.
+        """
         cuda = self.torch.cuda
         for left in reversed(range(ATTEMPTS)):
             pool = cuda.graph_pool_handle()
