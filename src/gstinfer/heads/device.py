@@ -202,9 +202,13 @@ def suppress(box: Any, score: Any, class_id: Any, iou: Any, agnostic: Any, round
 
     clean = torch.isfinite(box).all(-1) & torch.isfinite(score) & (score <= 1.001)
     clean = clean & (box[..., 2] > box[..., 0]) & (box[..., 3] > box[..., 1])
-    low = torch.maximum(box[:, :, None, :2], box[:, None, :, :2])
-    high = torch.minimum(box[:, :, None, 2:], box[:, None, :, 2:])
-    shared = (high - low).clamp(min=0).prod(-1)
+    # One axis after the other: matrices of all pairs are what takes memory here.
+    low, high = box[..., :2].unbind(-1), box[..., 2:].unbind(-1)
+    width, height = (
+        torch.minimum(b[:, :, None], b[:, None]).sub_(torch.maximum(a[:, :, None], a[:, None])).clamp_(min=0)
+        for a, b in zip(low, high)
+    )
+    shared = width.mul_(height)
     area = (box[..., 2] - box[..., 0]) * (box[..., 3] - box[..., 1])
     over = shared > iou * (area[:, :, None] + area[:, None] - shared)
     over &= (class_id[:, :, None] == class_id[:, None]) | agnostic
