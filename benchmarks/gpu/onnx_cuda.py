@@ -106,7 +106,6 @@ class Checks:
         self.torch: Any = None
         if self.device.is_cuda:
             self.torch = gpu_torch()
-        self._frames: list[Image] = []
 
     # What the checks are made of
 
@@ -115,24 +114,23 @@ class Checks:
         decoder = "nvh264dec" if self.device.is_cuda else "avdec_h264 ! videoconvert ! video/x-raw,format=NV12"
         return f"filesrc location={self.video} ! qtdemux ! h264parse ! {decoder}"
 
-    @property
+    @cached_property
     def frames(self) -> list[Image]:
         """The first frames as NV12 in host memory."""
-        if self._frames:
-            return self._frames
         down = "cudadownload ! video/x-raw,format=NV12 ! " if self.device.is_cuda else ""
         made = Gst.parse_launch(f"{self.source} ! {down}appsink name=sink sync=false")
         made.set_state(Gst.State.PLAYING)
+        found: list[Image] = []
         host, sink = None, made.get_by_name("sink")
         stream = SimpleNamespace(stream_id="", source="", component_id=0, sequence=0)
-        while len(self._frames) < DIRECT and (sample := sink.emit("pull-sample")) is not None:
+        while len(found) < DIRECT and (sample := sink.emit("pull-sample")) is not None:
             host = host or SystemHost(sample.get_caps(), stream)
             with host.open(sample.get_buffer()) as batch:
                 image = batch[0].image
                 planes = tuple(np.array(plane) for plane in image.planes)
-                self._frames.append(Image("NV12", planes, image.width, image.height, image.color))
+                found.append(Image("NV12", planes, image.width, image.height, image.color))
         made.set_state(Gst.State.NULL)
-        return self._frames
+        return found
 
     def there(self, array: np.ndarray) -> Any:
         """An array as a tensor on the device."""

@@ -106,6 +106,18 @@ class ModelSpec:
             return construct(factory, {"path": self.target, **arguments}, self.text)
         return construct(_attribute(self), arguments, self.text)
 
+    def source(self) -> Path | None:
+        """The file that a ``"python"`` spec names or that holds its module, without running it; None where it is not found."""
+        path = Path(self.name)
+        if path.suffix != ".py":
+            _search_here()
+            try:
+                found = importlib.util.find_spec(self.name)
+            except Exception:  # of a package around it, which is run
+                return None
+            path = Path(found.origin) if found is not None and found.has_location and found.origin else path
+        return path if path.is_file() else None
+
     def target_object(self, *, fresh: bool = False, role: str = "model") -> Any:
         """The class, function or object that a ``"python"`` spec names.
 
@@ -119,6 +131,13 @@ class ModelSpec:
         return _attribute(self, fresh, role)
 
 
+def _search_here() -> None:
+    """Has modules of the current folder found first."""
+    here = str(Path.cwd())
+    if sys.path[:1] != [here]:
+        sys.path.insert(0, here)
+
+
 def _attribute(spec: ModelSpec, fresh: bool = False, role: str = "model") -> Any:
     """The Python object a spec names; the current folder is searched first."""
     path = Path(spec.name)
@@ -130,9 +149,7 @@ def _attribute(spec: ModelSpec, fresh: bool = False, role: str = "model") -> Any
                 )
             module = _load_file(path)
         else:
-            here = str(Path.cwd())
-            if sys.path[:1] != [here]:
-                sys.path.insert(0, here)
+            _search_here()
             module = importlib.import_module(spec.name)
             file = getattr(module, "__file__", None)
             if fresh and file:

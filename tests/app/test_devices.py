@@ -84,7 +84,18 @@ def test_python_gets_a_core_where_a_model_does_not_wait_for_its_gpu(tmp_path):
         assert on_one_core(seat(model)) == []
     for other in (seat(ahead, "cpu"), seat(ahead, cpu_cores="0"), seat(ahead, cpu_cores="")):
         assert on_one_core(other) == []
+    (tmp_path / "broken.py").write_text("class Ahead(")
+    assert on_one_core(seat(f"{tmp_path}/broken.py:Ahead")) == []
     behind = {"model": ahead, "device": "cuda:0"}
     assert on_one_core(seat(ahead, then=behind)) == ["pyinfer", "then"]
     assert on_one_core(seat(waits, then=behind)) == ["then"]
     assert on_one_core(seat(ahead, then={**behind, "device": "cpu"})) == ["pyinfer"]
+
+
+@pytest.mark.parametrize("spec", ["m_of_test_devices.py:Ahead", "m_of_test_devices:Ahead"])
+def test_the_users_file_is_not_run_for_that(tmp_path, monkeypatch, spec):
+    text = "raise SystemExit('it ran')\nclass Ahead:\n    def submit(self, batch): ...\n"
+    (tmp_path / "m_of_test_devices.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert on_one_core(seat(spec)) == ["pyinfer"]
+    assert on_one_core(seat("no_such_module_of_test_devices:Ahead")) == on_one_core(seat("no_such.package:Ahead")) == []

@@ -64,9 +64,18 @@ def test_what_is_loaded_already_stays(tmp_path, monkeypatch):
 
 def test_a_library_that_does_not_load_stops_nothing(tmp_path, monkeypatch):
     packages(tmp_path, monkeypatch, "cu13/lib/libcublas.so.13")
+    tried, opens = [], ctypes.CDLL
+
+    def load(name, *mode):
+        tried.append(name)
+        return opens(name, *mode)
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
     load_libraries()
+    assert tried == ["libcublas.so.13", str(tmp_path / "one/nvidia/cu13/lib/libcublas.so.13")]
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     load_libraries()
+    assert len(tried) == 2
 
 
 def test_a_batch_size_rises_at_once_and_falls_late():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gstinfer import gpu
-from gstinfer.errors import ConfigError, GstInferError
+from gstinfer.errors import ConfigError
 from gstinfer.image import Device
 from gstinfer.model import ModelSpec
 from gstinfer.unwinder import cxx_library
@@ -128,14 +129,17 @@ def on_one_core(seat: Seat) -> list[str]:
 
 
 def _works_ahead(model: str) -> bool:
-    """Whether a model has ``submit``."""
+    """Whether a model has ``submit``. The file of a class is read and not run, which is left to who loads it."""
     spec = ModelSpec.parse(model)
     if spec.kind != "python":
         return spec.kind == "runtime" and spec.name == "torch"
+    source = spec.source()
     try:
-        return callable(getattr(spec.target_object(), "submit", None))
-    except GstInferError:  # said when it is loaded
+        body = ast.parse(source.read_bytes()).body if source is not None else []
+    except (OSError, SyntaxError, ValueError):  # said when it is loaded
         return False
+    classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == spec.target)
+    return any(isinstance(part, ast.FunctionDef) and part.name == "submit" for node in classes for part in node.body)
 
 
 def least_loaded(seats: Sequence[Seat], taken: Iterable[Seat | None]) -> Seat:

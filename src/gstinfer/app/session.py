@@ -159,9 +159,7 @@ class Session:
     def _seat(self, settings: Mapping[str, Mapping[str, Any]], device: Device, text: str, several: bool) -> Seat:
         """What the streams of one device share: a model of its own, and the properties of their elements."""
         job, key = self.job, f"{id(self):x}" + (f"-{device}" if several else "")
-        # Regions of interest are for others; here nobody else reads what is on a frame.
-        own = {"write_meta": "carrier"}
-        infer = {"model": job.model, "device": text, "model_instance_id": f"run-{key}", **own, **settings["pyinfer"]}
+        infer = {"model": job.model, "device": text, "model_instance_id": f"run-{key}", **settings["pyinfer"]}
         track = None if job.track == "none" else {"tracker": job.track, **settings["pytrack"]}
         if track is not None and track.keys() <= {"tracker", "tracker_args"}:
             # Inside of pyinfer the streams of a batch are tracked in one step.
@@ -169,16 +167,20 @@ class Session:
         number = infer.get("unique_id", 15)
         then = {
             "model": job.then, "device": text, "model_instance_id": f"then-{key}",
-            "process_mode": 2, "unique_id": number + 1, "infer_on_gie_id": number, **own, **settings["then"],
+            "process_mode": 2, "unique_id": number + 1, "infer_on_gie_id": number, **settings["then"],
         }  # fmt: skip
         # One for all devices: it runs where its own setting says.
-        vlm = {"model": job.vlm, "prompt": job.prompt, "model_instance_id": f"run-{id(self):x}", **own, **settings["pyvlm"]}
-        return Seat(device, {
-            **{name: dict(values) for name, values in settings.items()},
+        vlm = {"model": job.vlm, "prompt": job.prompt, "model_instance_id": f"run-{id(self):x}", **settings["pyvlm"]}
+        writers: dict[str, dict[str, Any] | None] = {
             "pyinfer": infer,
-            "pytrack": None if track is None else {**own, **track},
+            "pytrack": track,
             "pyvlm": vlm if job.vlm else None,
             "then": then if job.then else None,
+        }
+        return Seat(device, {
+            **{name: dict(values) for name, values in settings.items()},
+            # Regions of interest are for others; here nobody else reads what is on a frame.
+            **{name: values and {"write_meta": "carrier", **values} for name, values in writers.items()},
         })  # fmt: skip
 
     def _branch(self, source: Source, output: Path | None) -> Branch:

@@ -222,7 +222,7 @@ def planes_of(
     Raises:
         HostError: The planes do not fit into the buffer.
     """
-    name, width = ("NV12", 2) if video.name == "P010_10LE" else (video.name, 1)
+    name, width = (("NV12", 2) if video.name == "P010_10LE" else (video.name, 1))
     interface: Any = hold.mapping.__array_interface__
     first, size = interface["data"][0], hold.mapping.size
     planes = []

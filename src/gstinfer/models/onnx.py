@@ -194,9 +194,7 @@ class OnnxModel(NetworkModel):
     )
 
     any_size = option(
-        bool,
-        False,
-        "Whether batch and picture size of the file may change: for networks that were exported at one size",
+        bool, False, "Whether batch and picture size of the file may change: for networks that were exported at one size"
     )
 
     def __init__(self, path: str, **options: Any) -> None:

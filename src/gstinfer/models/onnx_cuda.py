@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gstinfer.models.torch_engine import GRAPH_SIZES
+from gstinfer.models.torch_engine import GRAPH_SIZES, graph_size
 
 __all__ = ["SteadyBatch", "load_libraries", "why_not"]
 
@@ -61,8 +61,8 @@ class SteadyBatch:
 
     def rows(self, count: int) -> int:
         """Pictures of the run that a batch of ``count`` becomes."""
-        wanted = next((size for size in GRAPH_SIZES if size >= count), count)
+        wanted = graph_size(count, (*GRAPH_SIZES, count))
         self._small, self._most = self._small + 1, max(self._most, wanted)
         if wanted >= self._size or self._small >= self._patience:
-            self._size, self._small, self._most = (wanted if wanted >= self._size else self._most), 0, 0
+            self._size, self._small, self._most = self._most, 0, 0
         return self._size

@@ -135,8 +135,9 @@ class Engine:
         Who synchronises the context meanwhile, as a decoder that opens may, spoils a capture, which is begun anew then.
         """
         cuda = self.torch.cuda
-        for left in reversed(range(ATTEMPTS)):
-            pool = cuda.graph_pool_handle()
+        left = ATTEMPTS
+        while True:
+            left, pool = left - 1, cuda.graph_pool_handle()
             try:
                 with _undisturbed(), self._on_stream():
                     return {size: self._capture(size, pool) for size in reversed(self.sizes)}
@@ -145,7 +146,6 @@ class Engine:
                     raise
                 log.warning("graphs are captured anew: %s", str(error).partition("\n")[0])
                 self.stream = cuda.Stream(self.place)
-        raise AssertionError
 
     def _capture(self, size: int, pool: Any) -> tuple[Any, Mapping[str, Any]]:
         torch, pictures = self.torch, self.input[:size]

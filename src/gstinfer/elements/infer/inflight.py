@@ -59,19 +59,15 @@ class FramesInFlight:
         else:
             taken = _Opened(stage, host.open(buffer))
         waiting.append(taken)
-        if not self._flowing:
-            # Sinks wait for a first buffer each before they let any go: behind a tee it has to come without a second one.
-            waiting.clear()
-            taken.finish()
-            self._flowing = True
-            return Gst.FlowReturn.OK
         while len(waiting) > 1 and (len(waiting) > self.depth or waiting[0].done):
             flow = self._send()
             if flow != Gst.FlowReturn.OK:
                 return flow
-        if len(waiting) == 1 and taken.done:
+        # Sinks wait for a first buffer each before they let any go: behind a tee it has to come without a second one.
+        if len(waiting) == 1 and (taken.done or not self._flowing):
             waiting.clear()
             taken.finish()
+            self._flowing = True
             return Gst.FlowReturn.OK
         return DROPPED
 
