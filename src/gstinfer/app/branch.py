@@ -15,7 +15,7 @@ from gstinfer.app.devices import Seat
 from gstinfer.app.entry import Entry
 from gstinfer.app.live import STALL_SECONDS, Connection, most_waiting
 from gstinfer.app.mosaic import Tile
-from gstinfer.app.pipeline import link, make
+from gstinfer.app.pipeline import dismantle, link, make
 from gstinfer.app.placement import TURN
 from gstinfer.elements.base import BatchElement
 from gstinfer.elements.compat import Gst, structure_of
@@ -343,7 +343,7 @@ class Branch:
         # A camera connects again by itself; from a pipe nothing can be read twice.
         if self._connection is not None or self.source.kind == "stdin" or self.seat is None:
             return False
-        self.pipeline.set_state(Gst.State.NULL)
+        dismantle(self.pipeline)
         self._missing = ""
         try:
             self._play(self.seat)
@@ -438,7 +438,7 @@ class Branch:
             self.tile.end()
         if self.pipeline is not None:
             self.stats = self._stats()
-            self.pipeline.set_state(Gst.State.NULL)
+            dismantle(self.pipeline)
             self._seen = self.entered
             if self._connection is not None:
                 self._connection.close()

@@ -1,4 +1,4 @@
-"""Making and linking elements, with errors that say which package is missing."""
+"""Making and linking elements, with errors that say which package is missing, and taking a pipeline apart."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gstinfer
 from gstinfer.elements.compat import GObject, Gst
 from gstinfer.errors import ConfigError, HostError
 
-__all__ = ["apt_hint", "link", "make"]
+__all__ = ["apt_hint", "dismantle", "link", "make"]
 
 _PACKAGES = {
     "appsrc": "gstreamer1.0-plugins-base",
@@ -67,3 +67,10 @@ def link(*elements: Any) -> None:
     for left, right in pairwise(elements):
         if not left.link(right):
             raise HostError(f"{left.get_name()} and {right.get_name()} do not fit together")
+
+
+def dismantle(pipeline: Any) -> None:
+    """Stops a pipeline and empties it: a Python handler of an element may hold the pipeline that holds the element."""
+    pipeline.set_state(Gst.State.NULL)
+    for element in pipeline.children:
+        pipeline.remove(element)
