@@ -1,15 +1,18 @@
-"""CUDA graphs that are captured anew when another thread spoilt a capture; torch and the GPU are stood in for."""
+"""CUDA graphs that are captured anew when another thread spoilt a capture, and streams that are used again; torch and the GPU
+are stood in for."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from collections import defaultdict
 from contextlib import nullcontext
 from itertools import count
 from types import SimpleNamespace
 
 import pytest
 
+from gstinfer.models import torch_engine
 from gstinfer.models.torch_engine import ATTEMPTS, Engine
 
 SPOILT = "CUDA error: operation failed due to a previous error during capture\nCompile with ..."
@@ -98,3 +101,31 @@ def test_nothing_is_collected_by_the_thread_that_captures(engine, monkeypatch, e
         gc.set_threshold(*threshold)
         (gc.enable if before else gc.disable)()
     assert seen and all(seen)
+
+
+def test_the_stream_of_a_closed_engine_serves_the_next_one_of_its_gpu(monkeypatch):
+    """torch keeps memory for each stream that it computed on, as long as the process lives."""
+    made, finished = [], []
+
+    class Stream:
+        def __init__(self, place):
+            made.append(place)
+
+        def synchronize(self):
+            finished.append(self)
+
+    def engine(device):
+        one = object.__new__(Engine)
+        one.torch, one.device, one.place, one._graphs = SimpleNamespace(cuda=SimpleNamespace(Stream=Stream)), device, device, {}
+        one.stream = one._new_stream()
+        return one
+
+    monkeypatch.setattr(torch_engine, "_idle", defaultdict(list))
+    first, beside = engine("cuda:0"), engine("cuda:0")
+    assert first.stream is not beside.stream
+    first.close()
+    assert finished == [first.stream]
+    assert engine("cuda:1").stream is not first.stream
+    assert engine("cuda:0").stream is first.stream
+    assert engine("cuda:0").stream not in (first.stream, beside.stream)
+    assert made == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
