@@ -228,12 +228,13 @@ class Checks:
         count, inputs = 0, [CLIP, "test:ball?live=1"]
         with self.running(self.session(inputs, stay=True)) as (session, outcome):
             wait(lambda: all(branch.counts.frames > 30 for branch in session.branches))
-            began, took = time.perf_counter(), []
-            while count < 50 and time.perf_counter() < began + 45:
+            began, took, used = time.perf_counter(), [], []
+            while count < 50 and time.perf_counter() < began + 60:
                 start = time.perf_counter()
                 session.swap((self.other, self.model)[count % 2])
                 took.append(time.perf_counter() - start)
                 count += 1
+                used.append(memory())
                 for name in [b.source.stream_id for b in session.branches if b.state == "ended"]:
                     if session.find(name).state == "ended":
                         session.add_source(CLIP, name)
@@ -250,7 +251,8 @@ class Checks:
                 gaps[name] = max(gap, gaps.get(name, 0.0))
         frames = sum(branch.counts.frames for branch in session.branches)
         shown = ", ".join(f"{name} {gap * 1e3:.0f} ms" for name, gap in gaps.items())
-        return f"{count} swaps of {sum(took) / max(1, count):.2f} s, {frames} frames, lost 0; longest gap: {shown}"
+        grew = f"; GPU memory {used[1]:.0f} MiB after 2, {used[-1]:.0f} after all" if count > 1 and used[-1] else ""
+        return f"{count} swaps of {sum(took) / max(1, count):.2f} s, {frames} frames, lost 0; longest gap: {shown}{grew}"
 
     def stop(self) -> str:
         """Sessions that are stopped while they play, again and again."""

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from nvcodec_standin import Nvdec0, Nvdec1, Nvdec444, NvdecBroken, nvcodec
 from sessions import free_port, running, wait_for
 
+from gstinfer import captures
 from gstinfer.app import entry, sources
 from gstinfer.app.branch import Branch
 from gstinfer.app.placement import Decoder
@@ -312,3 +313,38 @@ def test_a_camera_that_returns_is_decoded_by_nvdec_again(camera, models, gpus, l
     # A camera's backlog of 30 is more than a file's, after a reconnect as before.
     assert Nvdec1.surfaces[-2:] == [39, 39]
     assert "nvh264device1dec" in found and "cudaupload" not in found and "memory:CUDAMemory" in look.caps["door"]
+
+
+def test_no_graph_is_captured_while_a_decoder_opens_or_closes(bikes, models, gpus, monkeypatch):
+    seen = []
+
+    def noted(name, function):
+        def call(*arguments):
+            result = function(*arguments)
+            seen.append((name, len(captures._changing)))
+            return result
+
+        return call
+
+    for name in ("begin_change", "end_change"):
+        monkeypatch.setattr(captures, name, noted(name, getattr(captures, name)))
+    monkeypatch.setattr(captures, "_changing", {})
+    with gpus():
+        session = Session(Job([str(bikes)], f"{models}:Where", "cuda:0", max_frames=20))
+        assert session.run(), session.branches[0].error
+    # It opens, gives its first frame, and closes.
+    assert [name for name, _ in seen] == ["begin_change", "end_change"] * 2
+    assert [count for _, count in seen] == [1, 0, 1, 0]
+
+
+def test_a_decoder_waits_until_a_graph_is_captured(bikes, models, gpus):
+    with gpus(), running(session := Session(Job(["test:ball?live=1"], f"{models}:Where", "cuda:0", stay=True))) as outcome:
+        wait_for(lambda: session.find("ball").counts.frames > 3)
+        with captures.capture():
+            added = session.add_source(str(bikes), "added")
+            frames = session.find("ball").counts.frames
+            # The others go on, and it does not.
+            wait_for(lambda: session.find("ball").counts.frames > frames + 15)
+            assert not added.counts.frames
+        wait_for(lambda: added.counts.frames == 250)
+    assert outcome == [True]

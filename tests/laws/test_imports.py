@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from sources import imports, modules, tree
 
 LAYERS = (
-    ("errors", "unwinder", "cores", "threadstate"),
+    ("captures", "cores", "errors", "threadstate", "unwinder"),
     ("image", "geometry", "gpu", "labels", "mask", "periodic", "results", "settings"),
     ("preprocess", "heads", "convert", "sanitize"),
     ("frames", "registry"),

@@ -3,104 +3,169 @@ are stood in for."""
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections import defaultdict
 from contextlib import nullcontext
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
 
+from gstinfer import captures
+from gstinfer.errors import ModelLoadError
 from gstinfer.models import torch_engine
 from gstinfer.models.torch_engine import ATTEMPTS, Engine
 
 SPOILT = "CUDA error: operation failed due to a previous error during capture\nCompile with ..."
+FORBIDDEN = "CUDA error: operation not permitted when stream is capturing\nCompile with ..."
+
+
+class Gpu:
+    """What torch and the driver say of one stream.
+
+    Attributes:
+        plan: What happens to each capture that torch begins, in turn: "" for nothing, "inside" and "end" where another thread
+            spoils it, or an error that the network raises by itself.
+        begun: (pictures, pool) of each of them.
+        open: Captures that torch has begun and not come to the end of.
+        spoil: How many of the captures that only the driver begins are spoilt too.
+    """
+
+    def __init__(self) -> None:
+        self.plan: list = []
+        self.begun: list = []
+        self.open, self.spoil, self.state, self.driver = 0, 0, "idle", 0
+
+    def program(self, pictures):
+        assert captures._capturing and self.state == "capturing"
+        self.begun[-1] = (pictures, self.begun[-1])
+        error = self.plan.pop(0) if self.plan else ""
+        if isinstance(error, Exception):
+            if "CUDA" in str(error):
+                self.state = "spoilt"
+            raise error
+        if error:
+            self.state = "spoilt"
+        if error == "inside":
+            raise RuntimeError(SPOILT)
+        return {"pictures": pictures}
+
+    def begin(self, stream, mode):
+        assert mode == torch_engine.THREAD_LOCAL and self.state == "idle"
+        self.driver += 1
+        self.state = "spoilt" if self.driver <= self.spoil else "capturing"
+        return 0
+
+    def zero(self):
+        if self.state == "spoilt":
+            raise RuntimeError(SPOILT)
+
+
+class Graph:
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def capture_begin(self, pool, capture_error_mode):
+        assert self.gpu.state == "idle" and capture_error_mode == "thread_local"
+        self.gpu.begun.append(pool)
+        self.gpu.open += 1
+        self.gpu.state = "capturing"
+
+    def capture_end(self):
+        state, self.gpu.state = self.gpu.state, "idle"
+        if state == "spoilt":
+            raise RuntimeError(SPOILT)
+        assert state == "capturing"
+        self.gpu.open -= 1
+
+
+class Pictures(list):
+    gpu: Gpu
+
+    def __getitem__(self, part):
+        return type(self)(list.__getitem__(self, part))
+
+    def zero_(self):
+        self.gpu.zero()
 
 
 @pytest.fixture
-def engine(monkeypatch):
-    made = object.__new__(Engine)
-    pools, streams = count(1), count(1)
-    made.torch = SimpleNamespace(
-        cuda=SimpleNamespace(graph_pool_handle=lambda: next(pools), Stream=lambda place: f"stream {next(streams)}")
-    )
-    made.sizes, made.place, made.stream = (1, 2, 4), "cuda:0", "stream 0"
+def gpu(monkeypatch) -> Gpu:
+    found = Gpu()
+    monkeypatch.setattr(torch_engine.C, "CDLL", lambda name: SimpleNamespace(cuStreamBeginCapture_v2=found.begin))
     monkeypatch.setattr(Engine, "_on_stream", lambda self: nullcontext())
+    monkeypatch.setattr(Engine, "_warm", lambda self, pictures: None)
+    monkeypatch.setattr(Pictures, "gpu", found, raising=False)
+    return found
+
+
+@pytest.fixture
+def engine(gpu) -> Engine:
+    made = object.__new__(Engine)
+    cuda = SimpleNamespace(
+        graph_pool_handle=lambda: "pool", CUDAGraph=lambda: Graph(gpu), synchronize=lambda place: None, empty_cache=lambda: None
+    )
+    flags = SimpleNamespace(cudnn=SimpleNamespace(flags=lambda **more: nullcontext()))
+    made.torch = SimpleNamespace(cuda=cuda, backends=flags)
+    made.sizes, made.place, made.stream, made.program = (1, 2, 4), "cuda:0", SimpleNamespace(cuda_stream=7), gpu.program
+    made.input = Pictures(range(4))
     return made
 
 
-def failing(monkeypatch, errors):
-    """Captures that raise each of ``errors`` in turn, None for none; notes how each was begun."""
-    begun = []
-
-    def capture(self, size, pool):
-        begun.append((size, pool, self.stream))
-        if errors and (error := errors.pop(0)):
-            raise error
-        return size, pool
-
-    monkeypatch.setattr(Engine, "_capture", capture)
-    return begun
+def sizes(gpu):
+    return [len(pictures) for pictures, pool in gpu.begun if pool == "pool"]
 
 
-def test_all_sizes_share_a_pool_the_largest_first(engine, monkeypatch):
-    begun = failing(monkeypatch, [])
-    assert engine._captured() == {4: (4, 1), 2: (2, 1), 1: (1, 1)}
-    assert begun == [(size, 1, "stream 0") for size in (4, 2, 1)]
+def test_all_sizes_share_a_pool_the_largest_first(engine, gpu):
+    assert {size: outputs for size, (_, outputs) in engine._captured().items()} == {
+        n: {"pictures": list(range(n))} for n in (1, 2, 4)
+    }
+    assert sizes(gpu) == [4, 2, 1] and not gpu.open
 
 
-def test_a_spoilt_capture_is_begun_anew_on_a_stream_and_in_a_pool_of_its_own(engine, monkeypatch, caplog):
-    begun = failing(monkeypatch, [None, RuntimeError(SPOILT)])
-    assert engine._captured() == {4: (4, 2), 2: (2, 2), 1: (1, 2)}
-    assert begun[:2] == [(4, 1, "stream 0"), (2, 1, "stream 0")] and begun[2:] == [(s, 2, "stream 1") for s in (4, 2, 1)]
-    assert engine.stream == "stream 1"
-    assert [record.getMessage() for record in caplog.records] == [f"graphs are captured anew: {SPOILT.splitlines()[0]}"]
+@pytest.mark.parametrize("spoil", [0, 1, 3])
+@pytest.mark.parametrize("how", ["inside", "end"])
+def test_only_the_graph_that_was_spoilt_is_captured_anew(engine, gpu, how, spoil, caplog):
+    caplog.set_level("INFO")
+    gpu.plan, gpu.spoil = ["", how, how], spoil
+    assert list(engine._captured()) == [4, 2, 1]
+    assert sizes(gpu) == [4, 2, 2, 2, 1]
+    # Each was brought to its end in torch, by captures that the driver began.
+    assert not gpu.open and gpu.driver == 2 + spoil
+    reason = SPOILT.partition("\n")[0]
+    assert [record.getMessage() for record in caplog.records] == [f"the graph of 2 pictures is captured anew: {reason}"] * 2
 
 
-@pytest.mark.parametrize(
-    ("error", "attempts"),
-    [(RuntimeError(SPOILT), ATTEMPTS), (RuntimeError("out of memory"), 1), (ValueError(SPOILT), 1)],
-)
-def test_what_cannot_be_captured_is_an_error(engine, monkeypatch, error, attempts):
-    begun = failing(monkeypatch, [error] * 9)
-    with pytest.raises(type(error), match=str(error).partition("\n")[0]):
+def test_a_network_that_does_what_a_graph_cannot_hold_is_told_so_at_once(engine, gpu):
+    gpu.plan = [RuntimeError(FORBIDDEN)]
+    with pytest.raises(ModelLoadError, match=r"not permitted when stream is capturing .*graphs=false"):
         engine._captured()
-    assert len(begun) == attempts
+    assert sizes(gpu) == [4] and not gpu.open
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-@pytest.mark.parametrize("error", [None, RuntimeError("out of memory")])
-def test_nothing_is_collected_by_the_thread_that_captures(engine, monkeypatch, enabled, error):
-    """A collection might free memory of the GPU there, which CUDA forbids while capturing."""
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), ZeroDivisionError("by zero")])
+def test_other_errors_are_the_networks_own(engine, gpu, error):
+    gpu.plan = [error]
+    with pytest.raises(type(error), match=str(error)):
+        engine._captured()
+    assert sizes(gpu) == [4] and not gpu.open and not gpu.driver
 
-    class Node:
-        pass
 
-    def garbage():
-        node = Node()
-        node.itself = node
-        return weakref.ref(node)
+def test_one_that_is_always_spoilt_ends_as_an_error(engine, gpu):
+    gpu.plan = ["end"] * 99
+    with pytest.raises(ModelLoadError, match="previous error during capture"):
+        engine._captured()
+    assert sizes(gpu) == [4] * ATTEMPTS and not gpu.open
 
-    def capture(self, size, pool):
-        alive = garbage()
-        rest = [[] for _ in range(5000)]
-        seen.append(alive() is not None and len(rest))
-        if error:
-            raise error
 
-    seen, before, threshold = [], gc.isenabled(), gc.get_threshold()
-    monkeypatch.setattr(Engine, "_capture", capture)
-    gc.set_threshold(100)
-    (gc.enable if enabled else gc.disable)()
-    try:
-        with pytest.raises(RuntimeError) if error else nullcontext():
-            engine._captured()
-        assert gc.isenabled() is enabled
-    finally:
-        gc.set_threshold(*threshold)
-        (gc.enable if before else gc.disable)()
-    assert seen and all(seen)
+def test_decoders_may_open_between_two_graphs(engine, gpu, monkeypatch):
+    seen = []
+
+    def warm(self, pictures):
+        with captures.change():
+            seen.append(len(pictures))
+
+    monkeypatch.setattr(Engine, "_warm", warm)
+    engine._captured()
+    assert seen == [4, 2, 1]
 
 
 def test_the_stream_of_a_closed_engine_serves_the_next_one_of_its_gpu(monkeypatch):

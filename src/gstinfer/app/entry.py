@@ -7,6 +7,7 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
+from gstinfer import captures
 from gstinfer.app.pipeline import link, make
 from gstinfer.app.placement import CUDA, UPRIGHT, Decoder, Pixels, decoders_to_try, nvdec_number, surfaces, way
 from gstinfer.elements.compat import GObject, Gst, structure_of
@@ -57,13 +58,23 @@ class Entry:
         """
         return [
             (decodebin, decodebin.connect("autoplug-select", self._select)),
-            (decodebin, decodebin.connect("element-added", self._make_room)),
+            (decodebin, decodebin.connect("element-added", self._opens)),
         ]
 
-    def _make_room(self, decodebin: Any, element: Any) -> None:
+    def _opens(self, decodebin: Any, element: Any) -> None:
+        if nvdec_number(element.get_factory().get_name()) is None:
+            return
         # Left to itself a decoder copies every frame; with surfaces of its own it copies where none is free.
-        if nvdec_number(element.get_factory().get_name()) is not None and element.find_property(SURFACES) is not None:
+        if element.find_property(SURFACES) is not None:
             element.set_property(SURFACES, surfaces(self.held))
+        opening = object()
+        captures.begin_change(opening)
+
+        def opened(pad: Any, info: Any) -> Any:
+            captures.end_change(opening)
+            return Gst.PadProbeReturn.REMOVE
+
+        element.get_static_pad("src").add_probe(Gst.PadProbeType.BUFFER, opened)
 
     def _select(self, decodebin: Any, pad: Any, caps: Any, factory: Any) -> int:
         if not _is_video_decoder(factory):

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
+from gstinfer import captures
 from gstinfer.app.entry import Entry
 from gstinfer.app.pipeline import make
 from gstinfer.elements.compat import Gst
@@ -238,7 +239,8 @@ class Connection:
         if box is None:
             return
         # The queue leaks, so no thread inside can be stuck in it.
-        box.set_state(Gst.State.NULL)
+        with captures.change():
+            box.set_state(Gst.State.NULL)
         self.pipeline.remove(box)
         # They hold the elements that hold them, and an attempt is made every few seconds for as long as a camera is away.
         for element, handler in self._handlers:

@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import gstinfer
+from gstinfer import captures
 from gstinfer.elements.compat import GObject, Gst
 from gstinfer.errors import ConfigError, HostError
 
@@ -71,6 +72,7 @@ def link(*elements: Any) -> None:
 
 def dismantle(pipeline: Any) -> None:
     """Stops a pipeline and empties it: a Python handler of an element may hold the pipeline that holds the element."""
-    pipeline.set_state(Gst.State.NULL)
+    with captures.change():
+        pipeline.set_state(Gst.State.NULL)
     for element in pipeline.children:
         pipeline.remove(element)

@@ -8,17 +8,19 @@ the pinned copies are several. On the CPU the same steps run one after another, 
 
 from __future__ import annotations
 
-import gc
+import ctypes as C
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gstinfer.captures import capture
+from gstinfer.errors import ModelLoadError
 from gstinfer.geometry import ImageTransform
 from gstinfer.image import Device, Image
 from gstinfer.preprocess import Preprocessing, prepare
@@ -30,29 +32,18 @@ log = logging.getLogger(__name__)
 GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Batch sizes that a graph is captured for, up to the largest batch."""
 
-ATTEMPTS = 3
-"""To capture the graphs of one network."""
+ATTEMPTS = 50
+"""To capture one graph."""
 
+SPOILT = "previous error during capture"
+"""What CUDA says (``cudaErrorStreamCaptureInvalidated``) when another thread ended a capture."""
 
-_capturing = threading.Lock()
+THREAD_LOCAL = 1
+"""``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``."""
 
 _idle: defaultdict[str, list[Any]] = defaultdict(list)
 """Streams by device whose engine is closed. The next engine takes one of them: for each stream that it computed on torch keeps
 memory until the process ends, the workspace of cuBLAS alone is 32 MiB on a Hopper GPU."""
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """One capture at a time in a process, as torch demands, and no garbage collection: it might free memory of the GPU on the
-    thread that captures, which CUDA forbids."""
-    with _capturing:
-        enabled = gc.isenabled()
-        gc.disable()
-        try:
-            yield
-        finally:
-            if enabled:
-                gc.enable()
 
 
 def graph_size(count: int, sizes: Sequence[int]) -> int:
@@ -101,7 +92,7 @@ class Engine:
         self.place = torch.device(str(device))
         dtype = getattr(torch, spec.dtype)
         shape = spec.input_shape(self.sizes[-1])
-        self.stream = self._new_stream() if device.is_cuda else None
+        self.stream: Any = self._new_stream() if device.is_cuda else None
         self.input = torch.zeros(shape, dtype=dtype, device=self.place)
         # Pictures in host memory are prepared there; two staging buffers let one be filled while the other is copied.
         self._staging: list[tuple[Any, Any]] = []
@@ -141,34 +132,77 @@ class Engine:
         return outputs
 
     def _captured(self) -> dict[int, tuple[Any, Mapping[str, Any]]]:
-        """The graphs by size.
-
-        Who synchronises the context meanwhile, as a decoder that opens may, spoils a capture, which is begun anew then.
-        """
-        cuda = self.torch.cuda
-        left = ATTEMPTS
-        while True:
-            left, pool = left - 1, cuda.graph_pool_handle()
-            try:
-                with _undisturbed(), self._on_stream():
-                    return {size: self._capture(size, pool) for size in reversed(self.sizes)}
-            except RuntimeError as error:
-                if not left or "captur" not in str(error):
-                    raise
-                log.warning("graphs are captured anew: %s", str(error).partition("\n")[0])
-                self.stream = cuda.Stream(self.place)
+        """The graphs by size."""
+        with self._on_stream():
+            pool = self.torch.cuda.graph_pool_handle()
+            return {size: self._capture(size, pool) for size in reversed(self.sizes)}
 
     def _capture(self, size: int, pool: Any) -> tuple[Any, Mapping[str, Any]]:
-        torch, pictures = self.torch, self.input[:size]
+        """One graph.
+
+        A decoder that opens or closes meanwhile, see ``captures``, spoils it, and comes to no harm: it is begun anew then.
+
+        Raises:
+            ModelLoadError: The network does what a graph cannot hold.
+        """
+        pictures, attempts = self.input[:size], 0
         self._warm(pictures)
+        while True:
+            attempts += 1
+            try:
+                with capture():
+                    return self._record(pictures, pool)
+            except RuntimeError as error:
+                reason = str(error).partition("\n")[0]
+                if SPOILT in reason and attempts < ATTEMPTS:
+                    log.info("the graph of %d pictures is captured anew: %s", size, reason)
+                elif "captur" in reason:
+                    hint = "model-args=graphs=false does without graphs"
+                    raise ModelLoadError(f"the network cannot become a CUDA graph: {reason}", hint=hint) from error
+                else:
+                    raise
+
+    def _record(self, pictures: Any, pool: Any) -> tuple[Any, Mapping[str, Any]]:
+        torch = self.torch
+        torch.cuda.synchronize(self.place)
+        # What is cached serves no graph.
+        torch.cuda.empty_cache()
         graph = torch.cuda.CUDAGraph()
+        outputs: Mapping[str, Any] = {}
+        failure: BaseException | None = None
         # Other threads may decode video meanwhile: only this thread's calls are held to the rules of capture.
-        with (
-            torch.backends.cudnn.flags(enabled=True, benchmark=True),
-            torch.cuda.graph(graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"),
-        ):
-            outputs = self.program(pictures)
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+                outputs = self.program(pictures)
+        except BaseException as error:
+            failure = error
+        try:
+            graph.capture_end()
+        except RuntimeError as error:
+            self._settle(graph, pictures)
+            failure = failure or error
+        if failure is not None:
+            raise failure
         return graph, outputs
+
+    def _settle(self, graph: Any, pictures: Any) -> None:
+        """Brings torch to the end of a capture that CUDA ended with an error.
+
+        ``capture_end`` raises then before it has told torch's allocators, which would give no memory back for the rest of
+        the process. It ends well with a capture of something else in the place of the spoilt one.
+        """
+        begin, stream = C.CDLL("libcuda.so.1").cuStreamBeginCapture_v2, C.c_void_p(self.stream.cuda_stream)
+        for _ in range(ATTEMPTS):
+            if begin(stream, THREAD_LOCAL):
+                continue
+            with suppress(RuntimeError):
+                pictures.zero_()
+            try:
+                graph.capture_end()
+            except RuntimeError:
+                continue
+            return
 
     def _host_copy(self, value: Any) -> Any:
         return self.torch.empty(value.shape, dtype=value.dtype, pin_memory=self.device.is_cuda)
