@@ -22,8 +22,8 @@ class Gpu:
     """What torch and the driver say of one stream.
 
     Attributes:
-        plan: What happens to each capture that torch begins, in turn: "" for nothing, "inside" and "end" where another thread
-            spoils it, or an error that the network raises by itself.
+        plan: What happens to each capture that torch begins, in turn: "" for nothing, an error that the network raises by
+            itself, or where another thread spoils it: "inside", as a "library" tells it in its own words, or at the "end".
         begun: (pictures, pool) of each of them.
         open: Captures that torch has begun and not come to the end of.
         spoil: How many of the captures that only the driver begins are spoilt too.
@@ -46,6 +46,8 @@ class Gpu:
             self.state = "spoilt"
         if error == "inside":
             raise RuntimeError(SPOILT)
+        if error == "library":
+            raise RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED")
         return {"pictures": pictures}
 
     def begin(self, stream, mode):
@@ -122,7 +124,7 @@ def test_all_sizes_share_a_pool_the_largest_first(engine, gpu):
 
 
 @pytest.mark.parametrize("spoil", [0, 1, 3])
-@pytest.mark.parametrize("how", ["inside", "end"])
+@pytest.mark.parametrize("how", ["inside", "library", "end"])
 def test_only_the_graph_that_was_spoilt_is_captured_anew(engine, gpu, how, spoil, caplog):
     caplog.set_level("INFO")
     gpu.plan, gpu.spoil = ["", how, how], spoil
@@ -130,7 +132,7 @@ def test_only_the_graph_that_was_spoilt_is_captured_anew(engine, gpu, how, spoil
     assert sizes(gpu) == [4, 2, 2, 2, 1]
     # Each was brought to its end in torch, by captures that the driver began.
     assert not gpu.open and gpu.driver == 2 + spoil
-    reason = SPOILT.partition("\n")[0]
+    reason = "CUBLAS_STATUS_EXECUTION_FAILED" if how == "library" else SPOILT.partition("\n")[0]
     assert [record.getMessage() for record in caplog.records] == [f"the graph of 2 pictures is captured anew: {reason}"] * 2
 
 

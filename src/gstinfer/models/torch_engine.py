@@ -35,8 +35,8 @@ GRAPH_SIZES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 ATTEMPTS = 50
 """To capture one graph."""
 
-SPOILT = "previous error during capture"
-"""What CUDA says (``cudaErrorStreamCaptureInvalidated``) when another thread ended a capture."""
+FORBIDDEN = "when stream is capturing"
+"""Of CUDA's words for what no graph can hold (``cudaErrorStreamCaptureUnsupported``)."""
 
 THREAD_LOCAL = 1
 """``CU_STREAM_CAPTURE_MODE_THREAD_LOCAL``."""
@@ -49,6 +49,10 @@ memory until the process ends, the workspace of cuBLAS alone is 32 MiB on a Hopp
 def graph_size(count: int, sizes: Sequence[int]) -> int:
     """The smallest captured size that holds ``count`` pictures; ``sizes`` ascend."""
     return next(size for size in sizes if size >= count)
+
+
+class _SpoiltError(Exception):
+    """CUDA ended a capture with an error."""
 
 
 class _Slot:
@@ -152,15 +156,12 @@ class Engine:
             try:
                 with capture():
                     return self._record(pictures, pool)
-            except RuntimeError as error:
+            except _SpoiltError as error:
                 reason = str(error).partition("\n")[0]
-                if SPOILT in reason and attempts < ATTEMPTS:
-                    log.info("the graph of %d pictures is captured anew: %s", size, reason)
-                elif "captur" in reason:
+                if FORBIDDEN in reason or attempts == ATTEMPTS:
                     hint = "model-args=graphs=false does without graphs"
                     raise ModelLoadError(f"the network cannot become a CUDA graph: {reason}", hint=hint) from error
-                else:
-                    raise
+                log.info("the graph of %d pictures is captured anew: %s", size, reason)
 
     def _record(self, pictures: Any, pool: Any) -> tuple[Any, Mapping[str, Any]]:
         torch = self.torch
@@ -181,7 +182,8 @@ class Engine:
             graph.capture_end()
         except RuntimeError as error:
             self._settle(graph, pictures)
-            failure = failure or error
+            # What came first says why; libraries have words of their own for a capture that another thread spoilt.
+            raise _SpoiltError(str(failure or error)) from error
         if failure is not None:
             raise failure
         return graph, outputs
