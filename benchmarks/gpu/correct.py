@@ -151,9 +151,13 @@ def oracle(device: str, frames: int) -> list[Any]:
     return found
 
 
+def rows(found: Any) -> Any:
+    return zip(found.class_id, found.xyxy, found.confidence)
+
+
 def compare_oracle(frames: int) -> None:
     there, here = oracle("cuda:0", frames), oracle("cpu", frames)
-    same, objects, off, apart = 0, 0, 0.0, 0.0
+    same, objects, off, apart, alone = 0, 0, 0.0, 0.0, []
     for a, b in zip(there, here):
         a, b = (d[np.lexsort((d.class_id, *d.xyxy.T))] for d in (a, b))
         objects += len(b)
@@ -161,9 +165,13 @@ def compare_oracle(frames: int) -> None:
             same += 1
             off = max(off, float(np.abs(a.xyxy - b.xyxy).max(initial=0)))
             apart = max(apart, float(np.abs(a.confidence - b.confidence).max(initial=0)))
+        else:
+            found, wanted = ({(int(c), *xyxy.round().tolist()): s for c, xyxy, s in d} for d in (rows(a), rows(b)))
+            alone += [float(d[key]) for d in (found, wanted) for key in found.keys() ^ wanted.keys() if key in d]
     print(
         f"boxes from decoded colours, NVDEC and GPU against the CPU: {len(there)} and {len(here)} frames, {objects} objects; "
-        f"same objects in {same} frames, corners within {off:.3f} pixels, scores within {apart:.4f}",
+        f"same objects in {same} frames, corners within {off:.3f} pixels, scores within {apart:.4f}; "
+        f"{len(alone)} objects are on one side alone, scores {min(alone, default=0):.4f} to {max(alone, default=0):.4f}",
         flush=True,
     )
 
