@@ -1,6 +1,6 @@
 """``gstinfer run`` on a GPU: NVDEC chosen, exact frames, streams added, models exchanged, stops; one line a check.
 
-    python benchmarks/gpu/run_cli.py [--seconds 120] [--only NAME,...] [--device cuda:0] [--model SPEC --other SPEC]
+    python benchmarks/gpu/run_cli.py [--seconds 150] [--only NAME,...] [--device cuda:0] [--model SPEC --other SPEC]
 
 It goes on after a check that fails, with its traceback, and begins none when its time is over. Without a GPU
 ``--device cpu --model nanodet-coco --other nanodet-coco`` runs the same checks; those about NVDEC fail then.
@@ -27,6 +27,7 @@ from gstinfer.app import sinks
 from gstinfer.app.branch import Branch
 from gstinfer.app.pipeline import make
 from gstinfer.app.session import Job, Session
+from gstinfer.models import torch_engine
 
 FRAMES = 600
 """Of the MP4 file that is made here."""
@@ -254,6 +255,47 @@ class Checks:
         grew = f"; GPU memory {used[1]:.0f} MiB after 2, {used[-1]:.0f} after all" if count > 1 and used[-1] else ""
         return f"{count} swaps of {sum(took) / max(1, count):.2f} s, {frames} frames, lost 0; longest gap: {shown}{grew}"
 
+    def churn(self) -> str:
+        """Files that end and are begun anew all the while models are exchanged: decoders open and close beside captures."""
+        anew, begun, count = 0, 0, 0
+        ball, files = "test:ball?live=1", [str(self.clip)] * 3
+        with self.running(self.session([ball, *files], stay=True)) as (session, outcome):
+            wait(lambda: all(branch.counts.frames > 30 for branch in session.branches))
+            began = time.perf_counter()
+            names = [branch.source.stream_id for branch in session.branches][1:]
+
+            def renew() -> None:
+                nonlocal anew
+                while time.perf_counter() < began + 15:
+                    for name in names:
+                        if session.find(name).state == "ended":
+                            session.add_source(str(self.clip), name)
+                            anew += 1
+                    time.sleep(0.02)
+
+            def noted(*arguments: Any) -> None:
+                nonlocal begun
+                begun += 1
+
+            thread = threading.Thread(target=renew)
+            thread.start()
+            info, torch_engine.log.info = torch_engine.log.info, noted  # type: ignore[method-assign]
+            while time.perf_counter() < began + 15:
+                session.swap((self.other, self.model)[count % 2])
+                count += 1
+            torch_engine.log.info = info  # type: ignore[method-assign]
+            until = time.perf_counter()
+            thread.join()
+        assert outcome == [True], (outcome, [branch.error for branch in session.branches])
+        lost = sum(branch.entered - branch.counts.frames for branch in session.branches)
+        whole = [branch for branch in session.branches if branch.counts.frames == FRAMES]
+        assert anew and not lost and len(whole) >= anew, (anew, lost, len(whole))
+        gap = self.look.gap(session.branches[0], began, until)
+        return (
+            f"{count} swaps, {anew} files begun anew, lost 0, {begun} captures begun anew; longest gap of a 30 fps stream "
+            f"{gap * 1e3:.0f} ms"
+        )
+
     def stop(self) -> str:
         """Sessions that are stopped while they play, again and again."""
         took, used = [], []
@@ -304,12 +346,12 @@ def wait(condition: Callable[[], Any], seconds: float = 30) -> None:
         time.sleep(0.01)
 
 
-NAMES = ("refused", "mp4", "h264", "many", "other_memory", "add", "drawing", "swap", "stop", "several")
+NAMES = ("refused", "mp4", "h264", "many", "other_memory", "add", "drawing", "swap", "churn", "stop", "several")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--only", default=",".join(NAMES))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--model", default="")
