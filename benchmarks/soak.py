@@ -13,6 +13,7 @@ import argparse
 import gc
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -150,12 +151,12 @@ def cycles(table: Table, model: str, count: int) -> None:
     table.row(f"{count} starts and stops", warm, state())
 
 
-def returns(table: Table, model: str, count: int) -> None:
-    """A source that ends after ten frames and comes back so often, beside two others."""
+def returns(table: Table, model: str, count: int, source: str, name: str) -> None:
+    """A source ``blue`` that ends after ten frames and comes back so often, beside two others."""
     from gstinfer.app.session import Job, Session
 
     live = "width=64&height=64&live=1&fps=30"
-    session = Session(Job([f"test:red?{live}", f"test:green?{live}", "test:blue?frames=10"], model))
+    session = Session(Job([f"test:red?{live}", f"test:green?{live}", source], model))
     last: dict[str, tuple[int, float]] = {}
     longest = [0.0]
 
@@ -174,15 +175,25 @@ def returns(table: Table, model: str, count: int) -> None:
     wait_until(lambda: session.find("blue").state == "ended")
     warm = state()
     for _ in range(count):
-        session.add_source("test:blue?frames=10")
+        session.add_source(source, "blue")
         wait_until(lambda: session.find("blue").state == "ended")
         if session.find("blue").counts.frames != 10:
             sys.exit("a frame of the returning source was lost")
     after = state()
     session.stop()
     thread.join()
-    table.row(f"{count} returns of a source", warm, after)
+    table.row(f"{count} returns of a {name}", warm, after)
     table.gap("  the other streams meanwhile", longest[0])
+
+
+def video(path: str) -> str:
+    """Makes a file of ten frames."""
+    from gi.repository import Gst
+
+    made = Gst.parse_launch(f"videotestsrc num-buffers=10 pattern=blue ! x264enc ! mp4mux ! filesink location={path}")
+    made.set_state(Gst.State.PLAYING)
+    finish(made)
+    return path
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -210,7 +221,9 @@ def main() -> None:
     if options.cycles:
         cycles(table, options.model, options.cycles)
     if options.returns:
-        returns(table, options.model, options.returns)
+        returns(table, options.model, options.returns, "test:blue?frames=10", "source")
+        with tempfile.TemporaryDirectory() as folder:
+            returns(table, options.model, options.returns, video(f"{folder}/blue.mp4"), "file")
     if options.long:
         frames(table, options.model, options.long, "width=64,height=64", 8, f"{options.long} small frames, 8 streams")
     sys.exit(0 if table.good else 1)
