@@ -11,8 +11,10 @@ import pytest
 
 from gstinfer import captures
 from gstinfer.errors import ModelLoadError
+from gstinfer.image import Device
 from gstinfer.models import torch_engine
 from gstinfer.models.torch_engine import ATTEMPTS, Engine
+from gstinfer.preprocess import Preprocessing
 
 SPOILT = "CUDA error: operation failed due to a previous error during capture\nCompile with ..."
 FORBIDDEN = "CUDA error: operation not permitted when stream is capturing\nCompile with ..."
@@ -38,8 +40,8 @@ class Gpu:
         assert captures._capturing and self.state == "capturing"
         self.begun[-1] = (pictures, self.begun[-1])
         error = self.plan.pop(0) if self.plan else ""
-        if isinstance(error, Exception):
-            if "CUDA" in str(error):
+        if isinstance(error, BaseException):
+            if "CUDA" in str(error) or error.args == ("spoilt",):
                 self.state = "spoilt"
             raise error
         if error:
@@ -143,12 +145,34 @@ def test_a_network_that_does_what_a_graph_cannot_hold_is_told_so_at_once(engine,
     assert sizes(gpu) == [4] and not gpu.open
 
 
-@pytest.mark.parametrize("error", [RuntimeError("out of memory"), ZeroDivisionError("by zero")])
+@pytest.mark.parametrize("error", [RuntimeError("out of memory"), ZeroDivisionError("by zero"), KeyboardInterrupt("now")])
 def test_other_errors_are_the_networks_own(engine, gpu, error):
     gpu.plan = [error]
     with pytest.raises(type(error), match=str(error)):
         engine._captured()
     assert sizes(gpu) == [4] and not gpu.open and not gpu.driver
+
+
+def test_an_interrupt_is_no_reason_to_go_on(engine, gpu):
+    gpu.plan = [KeyboardInterrupt("spoilt")]
+    with pytest.raises(KeyboardInterrupt):
+        engine._captured()
+    assert sizes(gpu) == [4] and not gpu.open
+
+
+def test_a_capture_that_is_spoilt_as_it_begins_is_begun_anew(engine, gpu, monkeypatch):
+    begin, times = Graph.capture_begin, []
+
+    def late(graph, **more):
+        begin(graph, **more)
+        times.append(graph)
+        if len(times) == 1:
+            gpu.state = "spoilt"
+            raise RuntimeError("INTERNAL ASSERT FAILED")
+
+    monkeypatch.setattr(Graph, "capture_begin", late)
+    assert list(engine._captured()) == [4, 2, 1]
+    assert len(times) == 4 and not gpu.open and gpu.driver == 1
 
 
 def test_one_that_is_always_spoilt_ends_as_an_error(engine, gpu):
@@ -196,3 +220,15 @@ def test_the_stream_of_a_closed_engine_serves_the_next_one_of_its_gpu(monkeypatc
     assert engine("cuda:0").stream is first.stream
     assert engine("cuda:0").stream not in (first.stream, beside.stream)
     assert made == ["cuda:0", "cuda:0", "cuda:1", "cuda:0"]
+
+
+def test_the_stream_of_an_engine_that_cannot_be_made_is_used_again_too(monkeypatch):
+    stream = SimpleNamespace(synchronize=lambda: None)
+    torch = SimpleNamespace(device=str, float32=None, zeros=lambda *a, **k: Pictures(range(4)))
+    torch.cuda = SimpleNamespace(Stream=lambda place: stream)
+    monkeypatch.setattr(torch_engine, "_idle", defaultdict(list))
+    monkeypatch.setattr(Engine, "_on_stream", lambda self: nullcontext())
+    monkeypatch.setattr(Engine, "_warm", lambda self, pictures: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        Engine(torch, None, Preprocessing(size=(8, 8)), Device("cuda"), (1,))
+    assert torch_engine._idle == {"cuda:0": [stream]}

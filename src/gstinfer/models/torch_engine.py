@@ -102,10 +102,14 @@ class Engine:
         self._staging: list[tuple[Any, Any]] = []
         self._shape, self._dtype = shape, dtype
         self._graphs: dict[int, tuple[Any, Mapping[str, Any]]] = {}
-        with self._on_stream():
-            example = self._warm(self.input)
-        if graphs and device.is_cuda:
-            self._graphs = self._captured()
+        try:
+            with self._on_stream():
+                example = self._warm(self.input)
+            if graphs and device.is_cuda:
+                self._graphs = self._captured()
+        except BaseException:
+            self.close()
+            raise
         self._slots = [_Slot({name: self._host_copy(value) for name, value in example.items()}) for _ in range(slots)]
         self._free = threading.Semaphore(slots)
         self._lock = threading.Lock()
@@ -171,9 +175,9 @@ class Engine:
         graph = torch.cuda.CUDAGraph()
         outputs: Mapping[str, Any] = {}
         failure: BaseException | None = None
-        # Other threads may decode video meanwhile: only this thread's calls are held to the rules of capture.
-        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
+            # Other threads may decode video meanwhile: only this thread's calls are held to the rules of capture.
+            graph.capture_begin(pool=pool, capture_error_mode="thread_local")
             with torch.backends.cudnn.flags(enabled=True, benchmark=True):
                 outputs = self.program(pictures)
         except BaseException as error:
@@ -182,8 +186,9 @@ class Engine:
             graph.capture_end()
         except RuntimeError as error:
             self._settle(graph, pictures)
-            # What came first says why; libraries have words of their own for a capture that another thread spoilt.
-            raise _SpoiltError(str(failure or error)) from error
+            if failure is None or isinstance(failure, Exception):
+                # What came first says why; libraries have words of their own for a capture that another thread spoilt.
+                raise _SpoiltError(str(failure or error)) from error
         if failure is not None:
             raise failure
         return graph, outputs
