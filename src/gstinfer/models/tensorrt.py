@@ -9,6 +9,7 @@ from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError, PredictError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
+from gstinfer.heads.device import DeviceDecoder
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, one_line, texts
 from gstinfer.models.network import NetworkModel
@@ -44,6 +45,9 @@ class TensorRtRuntime:
         path: The engine, with Ultralytics' JSON header before it or without.
         device: A CUDA device.
         other_gpu: Whether an engine that was built on another model of GPU may run, which TensorRT warns of.
+
+    Attributes:
+        limit: Most rows of one run where the batch is free; None for what the inputs' shapes say.
 
     Raises:
         MissingDependencyError: tensorrt or torch is not installed.
@@ -86,7 +90,8 @@ class TensorRtRuntime:
 
     def _describe(self, trt: Any, metadata: Mapping[str, str]) -> None:
         engine = self._engine
-        inputs, outputs, self._limit = [], [], None
+        inputs, outputs = [], []
+        self.limit: int | None = None
         for number in range(engine.num_io_tensors):
             name = engine.get_tensor_name(number)
             shape = tuple(None if side < 0 else side for side in sides(engine.get_tensor_shape(name)))
@@ -97,7 +102,7 @@ class TensorRtRuntime:
                 inputs.append(item)
                 if shape and shape[0] is None:
                     most = sides(engine.get_tensor_profile_shape(name, 0)[2])[0]
-                    self._limit = most if self._limit is None else min(most, self._limit)
+                    self.limit = most if self.limit is None else min(most, self.limit)
             else:
                 outputs.append(item)
         self.info = NetworkInfo(tuple(inputs), tuple(outputs), metadata)
@@ -109,9 +114,21 @@ class TensorRtRuntime:
             PredictError: A shape outside of the engine's profile, or TensorRT failed.
         """
         with self.torch.cuda.device(self.place):
-            return in_parts(self._run, feeds, self._limit)
+            return in_parts(self._run, feeds, self.limit)
+
+    def run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``run`` of at most ``limit`` rows, with the outputs as tensors on the GPU, valid until the next run: what reads
+        them on the caller's stream need not wait.
+        """
+        with self.torch.cuda.device(self.place):
+            return self._execute(feeds)
 
     def _run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        outputs, bfloat16 = self._execute(feeds), self.torch.bfloat16
+        # The copy to the host waits for the stream.
+        return {n: (v.float() if v.dtype == bfloat16 else v).cpu().numpy() for n, v in outputs.items()}
+
+    def _execute(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         torch, context = self.torch, self._context
         kept = []
         for item in self.info.inputs:
@@ -135,8 +152,7 @@ class TensorRtRuntime:
             context.set_tensor_address(item.name, outputs[item.name].data_ptr())
         if not context.execute_async_v3(torch.cuda.current_stream(self.place).cuda_stream):
             raise PredictError(f"TensorRT failed on {self.path.name}: {one_line(' '.join(self._log.errors[-3:]))}")
-        # The copy to the host waits for the stream.
-        return {n: (v.float() if v.dtype == torch.bfloat16 else v).cpu().numpy() for n, v in outputs.items()}
+        return outputs
 
     def _output(self, item: TensorInfo, shape: tuple[int, ...]) -> Any:
         held = self._memory.get(item.name)
@@ -172,6 +188,12 @@ class TensorRtModel(NetworkModel):
         if threads:
             raise ConfigError(f"threads={threads} means nothing for a TensorRT engine", hint="leave it unset")
         return TensorRtRuntime(self._path, device, bool(self._find("other_gpu")[0]))
+
+    def _run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
+        runtime = self._runtime
+        assert isinstance(runtime, TensorRtRuntime)
+        fits = runtime.limit is None or len(feeds[self._picture]) <= runtime.limit
+        return runtime.run_there(feeds) if fits and DeviceDecoder.supports(self._head) else None
 
 
 def tensorrt_model(path: str, **options: Any) -> TensorRtModel:
