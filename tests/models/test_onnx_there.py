@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from frames_of import batch
 from onnx_networks import constant, oracle
 
-from gstinfer.frames import Frame, FrameBatch
 from gstinfer.image import Device, Image
 from gstinfer.models import network
 from gstinfer.models.onnx import onnx_model
@@ -56,12 +56,6 @@ def on_a_gpu(monkeypatch):
         return asked
 
     return move
-
-
-def batch(count: int, device: Device) -> FrameBatch:
-    rng = np.random.default_rng(3)
-    images = [Image.from_array(rng.integers(0, 256, (48, 64, 3), np.uint8)) for _ in range(count)]
-    return FrameBatch(tuple(Frame(Image("RGB", i.planes, i.width, i.height, i.color, device)) for i in images))
 
 
 @pytest.mark.parametrize("end2end", [False, True])

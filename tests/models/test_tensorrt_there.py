@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorrt_standin as standin
+from frames_of import batch
 
-from gstinfer.frames import Frame, FrameBatch
 from gstinfer.image import Device, Image
 from gstinfer.models import network
 from gstinfer.models import tensorrt as runtimes
@@ -72,12 +72,6 @@ def load(tmp_path, monkeypatch):
         return model
 
     return load
-
-
-def batch(count: int, device: Device) -> FrameBatch:
-    rng = np.random.default_rng(3)
-    images = [Image.from_array(rng.integers(0, 256, (48, 64, 3), np.uint8)) for _ in range(count)]
-    return FrameBatch(tuple(Frame(Image("RGB", i.planes, i.width, i.height, i.color, device)) for i in images))
 
 
 @pytest.mark.parametrize("dtype", ["FLOAT", "HALF"])
