@@ -50,16 +50,10 @@ class Entry:
         if missing:
             warn(f"{missing}: decoded on the CPU, and the model copies each frame to {device}")
 
-    def watch(self, decodebin: Any) -> list[tuple[Any, int]]:
-        """Chooses among the decoders that a decodebin finds.
-
-        Returns:
-            Elements with handlers to disconnect.
-        """
-        return [
-            (decodebin, decodebin.connect("autoplug-select", self._select)),
-            (decodebin, decodebin.connect("element-added", self._opens)),
-        ]
+    def watch(self, decodebin: Any) -> None:
+        """Chooses among the decoders that a decodebin finds."""
+        decodebin.connect("autoplug-select", self._select)
+        decodebin.connect("element-added", self._opens)
 
     def _opens(self, decodebin: Any, element: Any) -> None:
         if nvdec_number(element.get_factory().get_name()) is None:

@@ -8,9 +8,8 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
-from gstinfer import captures
 from gstinfer.app.entry import Entry
-from gstinfer.app.pipeline import make
+from gstinfer.app.pipeline import dismantle, make
 from gstinfer.elements.compat import Gst
 from gstinfer.errors import ConfigError, GstInferError
 
@@ -93,7 +92,6 @@ class Connection:
         self._sink = self.queue.get_static_pad("sink")
         self._sink.add_probe(Gst.PadProbeType.BUFFER | Gst.PadProbeType.EVENT_DOWNSTREAM, self._seen)
         self._bin: Any = None
-        self._handlers: list[tuple[Any, int]] = []
         self.ending = False
         self._ended: str | None = None
         self._in_a_row = 0
@@ -125,14 +123,12 @@ class Connection:
             # A lost packet of UDP is a broken picture; a firewall in between lets TCP pass.
             Gst.util_set_object_arg(source, "protocols", "tcp")
         decoder = make(box, "decodebin")
-        self._handlers = [
-            (source, source.connect("on-sdp", self._described)),
-            (source, source.connect("select-stream", lambda _, number, caps: "media=(string)video" in caps.to_string())),
-            (source, source.connect("pad-added", self._stream_found, decoder)),
-            (source, source.connect("no-more-pads", self._all_found, decoder)),
-            (decoder, decoder.connect("pad-added", self._decoded, box)),
-            *self.entry.watch(decoder),
-        ]
+        source.connect("on-sdp", self._described)
+        source.connect("select-stream", lambda _, number, caps: "media=(string)video" in caps.to_string())
+        source.connect("pad-added", self._stream_found, decoder)
+        source.connect("no-more-pads", self._all_found, decoder)
+        decoder.connect("pad-added", self._decoded, box)
+        self.entry.watch(decoder)
         self._bin, self._ended, self._frames, self._counted = box, None, 0, False
         self._last = time.monotonic()
         self._first = self._first or self._last
@@ -239,13 +235,9 @@ class Connection:
         if box is None:
             return
         # The queue leaks, so no thread inside can be stuck in it.
-        with captures.change():
-            box.set_state(Gst.State.NULL)
-        self.pipeline.remove(box)
-        # They hold the elements that hold them, and an attempt is made every few seconds for as long as a camera is away.
-        for element, handler in self._handlers:
-            element.disconnect(handler)
-        self._handlers = []
+        dismantle(box)
+        if box.get_parent() is not None:
+            self.pipeline.remove(box)
 
     def end(self) -> None:
         """Ends the stream: what is in the queue still passes, then EOS."""

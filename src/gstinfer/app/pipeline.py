@@ -70,9 +70,9 @@ def link(*elements: Any) -> None:
             raise HostError(f"{left.get_name()} and {right.get_name()} do not fit together")
 
 
-def dismantle(pipeline: Any) -> None:
-    """Stops a pipeline and empties it: a Python handler of an element may hold the pipeline that holds the element."""
+def dismantle(bin: Any) -> None:
+    """Stops a bin or pipeline and empties it: a Python handler of an element may hold the bin that holds the element."""
     with captures.change():
-        pipeline.set_state(Gst.State.NULL)
-    for element in pipeline.children:
-        pipeline.remove(element)
+        bin.set_state(Gst.State.NULL)
+    for element in bin.children:
+        bin.remove(element)
