@@ -313,7 +313,8 @@ class NetworkModel(Model):
         padded = [*transforms, *transforms[-1:] * (rows - count)]
         prepared = time.perf_counter()
         feeds = {self._picture: pixels, **self._head.feeds(padded)}
-        there = self._run_there(feeds) if hasattr(pixels, "data_ptr") else None
+        on_device = hasattr(pixels, "data_ptr") and DeviceDecoder.supports(self._head)
+        there = self._run_there(feeds) if on_device else None
         outputs = self._run(feeds) if there is None else there
         ran = time.perf_counter()
         decoder: Any = self._head if there is None else DeviceDecoder(self._head)
@@ -334,7 +335,7 @@ class NetworkModel(Model):
         return {k: v.astype(np.float32) if v.dtype in (np.float16, np.float64) else v for k, v in outputs.items()}
 
     def _run_there(self, feeds: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Outputs as torch tensors where they were computed, to be decoded there; None where they come to the host."""
+        """Outputs as torch tensors where they were computed, of a head that decodes there; None where they come to the host."""
         return None
 
     def describe(self) -> list[tuple[str, str, str]]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
-from gstinfer.heads.device import DeviceDecoder
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, cores, one_line
 from gstinfer.models.network import NetworkModel
@@ -224,9 +223,7 @@ class OnnxModel(NetworkModel):
         known = all(item.shape[:1] in first and None not in item.shape[1:] for item in outputs)
         # A file whose sizes were made free still says the outputs' sizes of before.
         known &= not runtime.any_size
-        if not known or not DeviceDecoder.supports(self._head):
-            return None
-        return runtime.run_there(feeds, outputs)
+        return runtime.run_there(feeds, outputs) if known else None
 
     def _opened(self, device: Device, threads: int, any_size: bool = False) -> OnnxRuntime:
         assert self._path is not None

@@ -9,7 +9,6 @@ from typing import Any
 
 from gstinfer.errors import ConfigError, MissingDependencyError, ModelLoadError, PredictError
 from gstinfer.heads.base import NetworkInfo, TensorInfo
-from gstinfer.heads.device import DeviceDecoder
 from gstinfer.image import Device
 from gstinfer.models.files import check_file, one_line, texts
 from gstinfer.models.network import NetworkModel
@@ -193,7 +192,7 @@ class TensorRtModel(NetworkModel):
         runtime = self._runtime
         assert isinstance(runtime, TensorRtRuntime)
         fits = runtime.limit is None or len(feeds[self._picture]) <= runtime.limit
-        return runtime.run_there(feeds) if fits and DeviceDecoder.supports(self._head) else None
+        return runtime.run_there(feeds) if fits else None
 
 
 def tensorrt_model(path: str, **options: Any) -> TensorRtModel:

@@ -293,8 +293,7 @@ class Engine:
         """Waits for the stream, and lets go of it and of the graphs. Call it once."""
         if self.stream is not None:
             self.stream.synchronize()
-        self._graphs.clear()
-        if self.stream is not None:
+            self._graphs.clear()
             _idle[str(self.device)].append(self.stream)
 
 
