@@ -7,17 +7,21 @@ import os
 import resource
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import gi
+import numpy as np
 
 gi.require_version("Gst", "1.0")
 from gi.repository import Gst
 
 import gstinfer
 from gstinfer.hosts import cuda_context
+from gstinfer.hosts.system import SystemHost
+from gstinfer.image import Image
 
 CLIP = os.environ.get("BENCH_CLIP", "clip.h264")
 
@@ -40,6 +44,23 @@ def pipeline(streams: int, elements: str, clip: str = CLIP) -> Any:
         for i in range(streams)
     ]
     return Gst.parse_launch(" ".join(branches))
+
+
+def downloaded(elements: str, count: int) -> Iterator[Image]:
+    """The first frames behind ``elements`` as NV12 with planes of their own."""
+    made = Gst.parse_launch(f"{elements} ! capsfilter caps=video/x-raw,format=NV12 ! appsink name=sink sync=false")
+    made.set_state(Gst.State.PLAYING)
+    host, sink = None, made.get_by_name("sink")
+    stream = SimpleNamespace(stream_id="", source="", component_id=0, sequence=0)
+    for _ in range(count):
+        sample = sink.emit("pull-sample")
+        if sample is None:
+            break
+        host = host or SystemHost(sample.get_caps(), stream)
+        with host.open(sample.get_buffer()) as batch:
+            image: Image = batch[0].image
+            yield Image("NV12", tuple(np.array(p) for p in image.planes), image.width, image.height, image.color)
+    made.set_state(Gst.State.NULL)
 
 
 def on_core(elements: str, number: int = 0, processes: int = 1) -> str:

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import CLIP, Gst, begin, counts, pipeline
+from common import CLIP, Gst, begin, counts, downloaded, pipeline
 
 import gstinfer
 from gstinfer.frames import FrameBatch
 from gstinfer.geometry import ImageTransform
-from gstinfer.image import Image
 from gstinfer.model import Model
 from gstinfer.preprocess import Preprocessing, prepare, reference
 
@@ -61,31 +60,11 @@ class Digest(Model):
 
 def truth(frames: int) -> tuple[list[int], list[np.ndarray]]:
     """Digests of the clip's frames as cudadownload gives them, and the reference's input of the first."""
-    made = Gst.parse_launch(
-        f"filesrc location={CLIP} ! h264parse ! nvh264dec ! cudadownload ! video/x-raw,format=NV12 "
-        "! appsink name=sink sync=false"
-    )
-    made.set_state(Gst.State.PLAYING)
-    sink, found, inputs = made.get_by_name("sink"), [], []
-    from types import SimpleNamespace
-
-    from gstinfer.hosts.system import SystemHost
-
-    host = None
-    while len(found) < frames:
-        sample = sink.emit("pull-sample")
-        if sample is None:
-            break
-        stream = SimpleNamespace(stream_id="", source="", component_id=0, sequence=0)
-        host = host or SystemHost(sample.get_caps(), stream)
-        with host.open(sample.get_buffer()) as batch:
-            image: Image = batch[0].image
-            planes = [np.ascontiguousarray(p) for p in image.planes]
-            found.append(int(digest([torch.from_numpy(p) for p in planes])))
-            if len(inputs) < KEEP_INPUTS:
-                still = Image("NV12", tuple(planes), image.width, image.height, image.color)
-                inputs.append(reference.prepare(still, SPEC, ImageTransform.plan(still.size, SPEC.size)))
-    made.set_state(Gst.State.NULL)
+    found, inputs = [], []
+    for image in downloaded(f"filesrc location={CLIP} ! h264parse ! nvh264dec ! cudadownload", frames):
+        found.append(int(digest([torch.from_numpy(p) for p in image.planes])))
+        if len(inputs) < KEEP_INPUTS:
+            inputs.append(reference.prepare(image, SPEC, ImageTransform.plan(image.size, SPEC.size)))
     return found, inputs
 
 
@@ -167,7 +146,7 @@ def compare_oracle(frames: int) -> None:
             apart = max(apart, float(np.abs(a.confidence - b.confidence).max(initial=0)))
         else:
             found, wanted = ({(int(c), *xyxy.round().tolist()): s for c, xyxy, s in d} for d in (rows(a), rows(b)))
-            alone += [float(d[key]) for d in (found, wanted) for key in found.keys() ^ wanted.keys() if key in d]
+            alone += [float(d[key]) for d, other in ((found, wanted), (wanted, found)) for key in d.keys() - other.keys()]
     print(
         f"boxes from decoded colours, NVDEC and GPU against the CPU: {len(there)} and {len(here)} frames, {objects} objects; "
         f"same objects in {same} frames, corners within {off:.3f} pixels, scores within {apart:.4f}; "

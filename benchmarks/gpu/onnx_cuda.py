@@ -22,14 +22,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 import gstinfer
 from gstinfer.geometry import ImageTransform
-from gstinfer.hosts.system import SystemHost
 from gstinfer.image import Device, Image
 from gstinfer.models import network as networks
 from gstinfer.models import onnx as runtimes
@@ -39,7 +37,7 @@ from gstinfer.preprocess.cuda import gpu_torch
 
 # isort: split
 # GStreamer comes behind gstinfer, see gstinfer.unwinder.
-from common import Gst, begin, passes
+from common import Gst, begin, downloaded, passes
 
 DIRECT, STREAMS = 60, 4
 """Frames that are compared without a pipeline; streams that share a model."""
@@ -142,20 +140,7 @@ class Checks:
     @cached_property
     def frames(self) -> list[Image]:
         """The first frames as NV12 in host memory."""
-        down = "cudadownload ! video/x-raw,format=NV12 ! " if self.device.is_cuda else ""
-        made = Gst.parse_launch(f"{self.source} ! {down}appsink name=sink sync=false")
-        made.set_state(Gst.State.PLAYING)
-        found: list[Image] = []
-        host, sink = None, made.get_by_name("sink")
-        stream = SimpleNamespace(stream_id="", source="", component_id=0, sequence=0)
-        while len(found) < DIRECT and (sample := sink.emit("pull-sample")) is not None:
-            host = host or SystemHost(sample.get_caps(), stream)
-            with host.open(sample.get_buffer()) as batch:
-                image = batch[0].image
-                planes = tuple(np.array(plane) for plane in image.planes)
-                found.append(Image("NV12", planes, image.width, image.height, image.color))
-        made.set_state(Gst.State.NULL)
-        return found
+        return list(downloaded(self.source + " ! cudadownload" * self.device.is_cuda, DIRECT))
 
     def there(self, array: np.ndarray) -> Any:
         """An array as a tensor on the device."""

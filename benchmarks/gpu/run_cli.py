@@ -236,9 +236,7 @@ class Checks:
                 took.append(time.perf_counter() - start)
                 count += 1
                 used.append(memory())
-                for name in [b.source.stream_id for b in session.branches if b.state == "ended"]:
-                    if session.find(name).state == "ended":
-                        session.add_source(CLIP, name)
+                begin_anew(session, CLIP)
             until = time.perf_counter()
         assert outcome == [True], (outcome, [branch.error for branch in session.branches])
         lost = {b.source.stream_id: b.entered - b.counts.frames for b in session.branches}
@@ -262,15 +260,10 @@ class Checks:
         with self.running(self.session([ball, *files], stay=True)) as (session, outcome):
             wait(lambda: all(branch.counts.frames > 30 for branch in session.branches))
             began = time.perf_counter()
-            names = [branch.source.stream_id for branch in session.branches][1:]
-
             def renew() -> None:
                 nonlocal anew
                 while time.perf_counter() < began + 15:
-                    for name in names:
-                        if session.find(name).state == "ended":
-                            session.add_source(str(self.clip), name)
-                            anew += 1
+                    anew += begin_anew(session, str(self.clip))
                     time.sleep(0.02)
 
             def noted(*arguments: Any) -> None:
@@ -326,6 +319,15 @@ class Checks:
         except Exception as error:
             return f"{type(error).__name__}: {error}"
         raise AssertionError("cuda:99 was accepted")
+
+
+def begin_anew(session: Session, source: str) -> int:
+    """Gives every stream that has ended a source again; how many those were."""
+    names = {branch.source.stream_id for branch in session.branches}
+    ended = [name for name in names if session.find(name).state == "ended"]
+    for name in ended:
+        session.add_source(source, name)
+    return len(ended)
 
 
 def memory() -> float:
